@@ -17,53 +17,55 @@ from typing import Any
 
 from setuptools import Distribution, Extension, setup
 
-# What a Produce or a Fetch passes through, from the socket to the disk and back, and what all
-# records of a compacted topic do; what Spark reads, on its way to Arrow's columns.
-# Compiled together, calls from one to the other are plain C calls.
+# The modules that every Produce and Fetch passes through, from the socket to the disk and back, the
+# cleaner's, and those between Spark's source and Arrow's columns. Compiled together, they call each
+# other by plain C calls.
 HOT = [
     "slices",
-    "wire/primitives",
+    "wire/fields",
     "wire/messages/produce",
     "wire/messages/fetch",
     "wire/connection",
     "records/batch",
     "records/record",
     "records/schema_frames",
-    "storage/appended",
+    "storage/log_append_info",
     "storage/log",
     "storage/scan",
-    "storage/segment",
-    "storage/segments",
+    "storage/log_segment",
+    "storage/log_segments",
     "storage/index",
     "storage/producers",
-    "storage/epochs",
-    "storage/cleaner_records",
-    "storage/cleaner_transactions",
-    "storage/cleaner_work",
-    "replica/waiting",
-    "replica/commits",
-    "replica/leader",
+    "storage/leader_epoch_cache",
+    "storage/retained_records",
+    "storage/cleaned_transactions",
+    "storage/segment_cleaner",
+    "replica/watchers",
+    "replica/commit_waiters",
+    "replica/follower_progress",
     "replica/partition",
-    "broker/context",
-    "broker/fetch_reading",
+    "broker/client_session",
+    "broker/request_context",
+    "broker/delayed_operation",
+    "broker/fetch_reader",
     "broker/partition_data",
-    "broker/sessions",
+    "broker/fetch_sessions",
     "broker/handlers/produce",
     "broker/handlers/fetch",
-    "net/outbound",
-    "net/inbound",
+    "net/outbox",
+    "net/channel",
     "metrics",
-    "broker/metrics/traffic",
-    "broker/metrics/meters",
-    "broker/metrics/requests",
-    "spark/columns",
+    "broker/metrics/broker_topic_stats",
+    "broker/metrics/request_metrics",
+    "broker/metrics/metered_application",
+    "spark/record_spans",
     "rows/formats/avro/readers",
     "rows/formats/avro/skips",
     "rows/formats/avro/writers",
 ]
 
 SETTING = os.environ.get("OTTLA_COMPILE", "")
-# `make lint` judges types; a build has none of the libraries that the source uses.
+# `make lint` checks types; a build lacks the libraries that the source uses.
 FLAGS = [
     "--follow-imports=silent",
     "--ignore-missing-imports",

@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(bench: Bench, console: Console, names: list[str], given: argparse.Namespace) -> int:
     rounds = Rounds(bench, console)
     facts = conditions(bench.settings, mode="quick" if given.quick else "full")
-    facts |= {key: told(bench.settings) for key, told in CONDITIONS.items() if key in given.rows}
+    facts |= {
+        key: describe(bench.settings) for key, describe in CONDITIONS.items() if key in given.rows
+    }
     facts["noise"] = noise(rounds)
     if bench.settings.machine_warm_up_gib:
         rounds.progress(f"warming the machine: {bench.settings.machine_warm_up_gib} GiB")
@@ -97,7 +99,7 @@ def run(bench: Bench, console: Console, names: list[str], given: argparse.Namesp
 def running(
     bench: Bench, rounds: Rounds, names: list[str], secured: SecuredListeners | None = None
 ) -> Generator[list[Broker], None, None]:
-    """Brokers that are up and warm, gone with their data when the block is left."""
+    """Running, warm brokers, which are stopped and deleted when the block ends."""
     with ExitStack() as stack:
         brokers = []
         for name in names:
@@ -118,7 +120,7 @@ def running(
 
 
 def noise(rounds: Rounds) -> str:
-    """What else runs here, before we start anything: the reader must know."""
+    """The CPU use of other processes before the benchmark starts."""
     share = busy_share(REST_S)
     if share > NOISE_MAX:
         rounds.progress(
@@ -129,7 +131,7 @@ def noise(rounds: Rounds) -> str:
 
 
 def idle_cpu(brokers: Sequence[Broker]) -> str:
-    """What the broker that is not measured takes from the machine meanwhile."""
+    """The CPU use of the broker that is idle."""
     with ExitStack() as stack:
         meters = [stack.enter_context(Meter(broker)) for broker in brokers]
         time.sleep(REST_S)
@@ -196,7 +198,7 @@ def end_on_signals() -> None:
 
 
 def _interrupt(signal_number: int, frame: object) -> None:
-    """The first signal ends the run; a second one must not end the tidying up."""
+    """The first signal ends the run; a second one must not interrupt the cleanup."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

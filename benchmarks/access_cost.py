@@ -18,7 +18,7 @@ from benchmarks.metrics_cost import TOPIC, cpu_us, fetch_frame, produce_frame
 from ottla.auth.acls import Acl, AclOperation, AclPattern, AclPermission, AclResource
 from ottla.auth.authorizer import AclIndex
 from ottla.broker.broker import Broker
-from ottla.cluster.decisions import NewTopic
+from ottla.cluster.topics import TopicSpec
 from ottla.config import ServerConfig
 
 OTHERS = 1000
@@ -40,7 +40,7 @@ async def start(directory: Path, **more: str) -> Broker:
     properties = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0", **more}
     broker = Broker(ServerConfig(properties))
     await broker.start()
-    await broker.controller.create_topics([NewTopic(TOPIC, 1)])
+    await broker.controller.create_topics([TopicSpec(TOPIC, 1)])
     return broker
 
 

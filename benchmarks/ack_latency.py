@@ -1,4 +1,4 @@
-"""How long acknowledgements take, by librdkafka in a process of its own. Prints one JSON line.
+"""How long acknowledgements take, by librdkafka in its own process. Prints one JSON line.
 
     python -m benchmarks.ack_latency --bootstrap h:p,... --topic t --acks all
 
@@ -28,12 +28,12 @@ class Latencies:
         self.values: list[int] = []
 
     def callback(self, called_ns: int):  # type: ignore[no-untyped-def]
-        def told(error: KafkaError | None, message: Message) -> None:
+        def reply(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 raise SystemExit(f"a record was not delivered: {error}")
             self.values.append(time.monotonic_ns() - called_ns)
 
-        return told
+        return reply
 
 
 def ack_latency(

@@ -66,7 +66,7 @@ rootLogger.appenderRef.stdout.ref = STDOUT
 
 
 class MissingError(Exception):
-    """Java or the jars are not there; the message says what to do."""
+    """Java or the jars are missing; the message says what to do."""
 
 
 def ensure_kafka() -> None:

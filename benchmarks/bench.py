@@ -30,7 +30,7 @@ class Bench:
     _payloads: dict[int, Path] = field(default_factory=dict)
 
     def payloads(self, size: int) -> Path:
-        """A file of records for ProducerPerformance, one a line, the same for both brokers."""
+        """A file of records for ProducerPerformance, one per line, the same for both brokers."""
         if size not in self._payloads:
             letters = random.Random(size)
             path = self.directory / f"payloads-{size}.txt"
@@ -43,7 +43,7 @@ class Bench:
 
 
 class SharedRow(Protocol):
-    """Measured on brokers that are up and warm, in alternating rounds."""
+    """A row that is measured on running, warm brokers, in alternating rounds."""
 
     @property
     def title(self) -> str: ...
@@ -52,7 +52,7 @@ class SharedRow(Protocol):
 
 
 class OwnRow(Protocol):
-    """Starts brokers of its own, one at a time, with nothing else up."""
+    """Starts its own brokers, one at a time, while no others run."""
 
     @property
     def title(self) -> str: ...
@@ -65,12 +65,12 @@ class OwnRow(Protocol):
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
-    """A load generator of ours as a process of its own."""
+    """The command of a load generator of this package, in its own process."""
     return [sys.executable, "-m", module, *arguments]
 
 
 def last_json(output: str) -> dict[str, Any]:
-    """The result of such a process; a client library may have logged around it."""
+    """The result of such a process, between lines that a client library may have logged."""
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             result: dict[str, Any] = json.loads(line)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks import apache_kafka, frames
-from benchmarks.processes import Spawned, spawn
+from benchmarks.processes import SpawnedServer, spawn
 from benchmarks.raw_load import call, connect
 
 OTTLA = "ottla"
@@ -29,7 +29,7 @@ OVERRIDES = {"log.segment.delete.delay.ms": "500", "group.initial.rebalance.dela
 
 
 class Target(Protocol):
-    """What a load is put on: one broker or a cluster of them."""
+    """The target of a load: one broker or a cluster."""
 
     @property
     def name(self) -> str: ...
@@ -50,7 +50,7 @@ class Broker:
     name: str
     port: int
     directory: Path
-    server: Spawned
+    server: SpawnedServer
     start_s: float
     """From the start of the process to the first acknowledged record."""
     listeners: Mapping[str, int] = field(default_factory=dict)
@@ -72,12 +72,12 @@ class Broker:
         self.server.stop()
 
     def remove(self) -> None:
-        """Stops it and deletes its data."""
+        """Stops the broker and deletes its data."""
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def restart(self, commands: Commands) -> None:
-        """A clean stop and a start on the same data."""
+        """Stops the broker cleanly and starts it on the same data."""
         self.stop()
         self.server, self.start_s = _spawn_and_wait(
             commands[self.name](self.directory, self.port), self.directory, self.port
@@ -114,7 +114,7 @@ def start_broker(
 ) -> Broker:
     """Starts a broker in a new directory and waits for its first acknowledged record.
 
-    Kafka's storage is formatted before the clock runs: that is a step of its own there. `overrides`
+    Kafka's storage is formatted before the clock runs: that is a separate step there. `overrides`
     are what one row changes in the defaults of both; `protocols` have a listener each, too.
     """
     directory.mkdir(parents=True)
@@ -136,7 +136,7 @@ def start_broker(
     return Broker(name, port, directory, server, start_s, listeners)
 
 
-def _spawn_and_wait(command: list[str], directory: Path, port: int) -> tuple[Spawned, float]:
+def _spawn_and_wait(command: list[str], directory: Path, port: int) -> tuple[SpawnedServer, float]:
     start = time.perf_counter()
     try:
         server = spawn(command, log=directory / "server.log")
@@ -150,8 +150,8 @@ def _spawn_and_wait(command: list[str], directory: Path, port: int) -> tuple[Spa
     return server, time.perf_counter() - start
 
 
-def wait_for_first_record(server: Spawned, port: int) -> None:
-    """Connects, lets the topic be created, produces: until the broker says yes to all of it."""
+def wait_for_first_record(server: SpawnedServer, port: int) -> None:
+    """Connects, lets the topic be created, and produces, until all of that succeeds."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if not server.alive():

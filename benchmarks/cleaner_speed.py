@@ -20,13 +20,13 @@ from ottla.records.batch import build_batch, read_header
 from ottla.records.compression import CODEC_NAMES
 from ottla.records.record import Record, read_records
 from ottla.storage import scan
-from ottla.storage.cleaner import Limits, look, make_task
-from ottla.storage.cleaner_work import clean
-from ottla.storage.directory import LogDir
+from ottla.storage.cleaner import CleanerConfig, make_task, measure_dirt
 from ottla.storage.files import DiskFiles
 from ottla.storage.log import Log, LogConfig
-from ottla.storage.recovery import Opening, open_log
-from ottla.storage.residents import Residents
+from ottla.storage.log_dir import LogDir
+from ottla.storage.open_segment_cache import OpenSegmentCache
+from ottla.storage.recovery import LoadLogParams, open_log
+from ottla.storage.segment_cleaner import clean
 
 NOW_MS = 1_700_000_000_000
 MB = 1_000_000
@@ -48,7 +48,9 @@ def measure(directory: Path, given: argparse.Namespace) -> None:
     log = make_log(directory, given)
     log.roll(NOW_MS)
     task = make_task(
-        look(log, log.end_offset, NOW_MS), Limits(given.table_mb * MB, 256 * 1024, None), NOW_MS
+        measure_dirt(log, log.end_offset, NOW_MS),
+        CleanerConfig(given.table_mb * MB, 256 * 1024, None),
+        NOW_MS,
     )
     size = sum(source.size for source in task.plan.sources)
     show("headers and checksums", size, lambda: walk(log))
@@ -74,13 +76,13 @@ def make_log(directory: Path, given: argparse.Namespace) -> Log:
     files.make_dir(path)
     config = LogConfig(cleanup_policy=frozenset(("compact",)), segment_bytes=SEGMENT_BYTES)
     log = open_log(
-        Opening(
+        LoadLogParams(
             directory=LogDir(files, str(directory)),
             path=path,
             topic="t",
             partition=0,
             config=config,
-            residents=Residents(),
+            residents=OpenSegmentCache(),
             now_ms=NOW_MS,
             clean=True,
         )
@@ -104,7 +106,7 @@ def make_log(directory: Path, given: argparse.Namespace) -> Log:
 
 def walk(log: Log) -> None:
     for segment in list(log.segments)[:-1]:
-        for _ in scan.checked(segment.open_file(), 0, segment.size):
+        for _ in scan.checked_headers(segment.open_file(), 0, segment.size):
             pass
 
 

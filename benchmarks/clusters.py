@@ -30,7 +30,7 @@ from benchmarks.brokers import (
     StartError,
     free_port,
 )
-from benchmarks.processes import Spawned, spawn
+from benchmarks.processes import SpawnedServer, spawn
 
 NODE_IDS = (1, 2, 3)
 HEAP = "512M"
@@ -49,7 +49,7 @@ class Node:
     port: int
     directory: Path
     command: list[str]
-    server: Spawned | None = None
+    server: SpawnedServer | None = None
 
     @property
     def data(self) -> Path:
@@ -60,13 +60,13 @@ class Node:
         self.server = spawn(self.command, log=self.directory / "server.log")
 
     def stop(self) -> None:
-        """SIGTERM, and what a clean end takes."""
+        """Sends SIGTERM and waits for a clean shutdown."""
         if self.server is not None:
             self.server.stop()
             self.server = None
 
     def kill(self) -> None:
-        """kill -9, of all that the node consists of."""
+        """kill -9 of all processes of the node."""
         assert self.server is not None
         os.killpg(self.server.pid, signal.SIGKILL)
         self.server.process.wait()
@@ -82,7 +82,7 @@ class Cluster:
     name: str
     directory: Path
     nodes: dict[int, Node]
-    ensemble: list[Spawned] = field(default_factory=list)
+    ensemble: list[SpawnedServer] = field(default_factory=list)
 
     @property
     def bootstrap(self) -> str:
@@ -94,7 +94,7 @@ class Cluster:
         return [server.pid for server in (*up, *self.ensemble)]
 
     def wait_until_all_are_up(self) -> None:
-        """Until every node says that all of them are there."""
+        """Wait until every node knows all brokers."""
         deadline = time.monotonic() + START_TIMEOUT_S
         for node in self.nodes.values():
             client = AdminClient({"bootstrap.servers": f"{HOST}:{node.port}", "log_level": 0})
@@ -173,6 +173,6 @@ def stored_bytes(node: Node, topics: Sequence[str]) -> int:
     size = 0
     for topic in topics:
         for directory in node.data.glob(f"{topic}-*"):
-            with contextlib.suppress(FileNotFoundError):  # it goes while we look
+            with contextlib.suppress(FileNotFoundError):  # the file disappears meanwhile
                 size += sum(path.stat().st_size for path in directory.glob("*.log*"))
     return size

@@ -12,7 +12,7 @@ TAKEN_MAX = 10_000
 POLL_S = 0.05
 
 
-class Committed:
+class CommittedCount:
     def __init__(self, bootstrap: str, topic: str, *, partitions: int = 1) -> None:
         self._consumer = Consumer(
             {
@@ -28,7 +28,7 @@ class Committed:
         )
 
     def take(self) -> list[Message]:
-        """What is there: at once if something is, else after POLL_S."""
+        """The records that have arrived: at once if there are any, else after POLL_S."""
         first = self._consumer.poll(POLL_S)
         if first is None:
             return []
@@ -39,7 +39,7 @@ class Committed:
         return taken
 
     def counting(self) -> Callable[[], int]:
-        """How many have come in all, by the call."""
+        """The number of records received so far, at each call."""
         found = 0
 
         def count() -> int:

@@ -1,4 +1,4 @@
-"""A Connect worker, ours or Kafka's, that is told by REST what to run."""
+"""A Connect worker, Ottla's or Kafka's, controlled over REST."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISTRIBUTED = "org.apache.kafka.connect.cli.ConnectDistributed"
 KAFKA_HEAP = ("-Xms256M", "-Xmx2G")
 """As connect-distributed.sh starts it."""
 TASK_NAME = "connect-"
-"""So begins the name of the process of one task of ours; Kafka's tasks are threads."""
+"""The prefix of the process names of Ottla's tasks; Kafka's tasks are threads."""
 TOPICS = ("config", "offset", "status")
 START_S_MAX = 180.0
 RESULT_S_MAX = 900.0
@@ -40,8 +40,8 @@ def properties(bootstrap: str, port: int, **more: str) -> dict[str, str]:
         "exactly.once.source.support": "enabled",
         "key.converter": "org.apache.kafka.connect.storage.StringConverter",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        **{f"{each}.storage.topic": f"connect-{each}" for each in TOPICS},
-        **{f"{each}.storage.replication.factor": "1" for each in TOPICS},
+        **{f"{topic}.storage.topic": f"connect-{topic}" for topic in TOPICS},
+        **{f"{topic}.storage.replication.factor": "1" for topic in TOPICS},
         **more,
     }
 
@@ -56,7 +56,7 @@ def ottla_command(python: str, file: Path) -> list[str]:
 
 
 class Worker:
-    """It runs when this is made, and nothing of it when the stack is closed."""
+    """The constructor starts it; when the stack is closed, all of its processes have ended."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Worker:
         self._port = free_port()
         self._mark = Mark()
         file = folder / "connect.properties"
-        told = properties(bootstrap, self._port, **more)
-        file.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+        config = properties(bootstrap, self._port, **more)
+        file.write_text("".join(f"{name}={value}\n" for name, value in config.items()))
         self._process = spawn(command(file), log=folder / "log", env=self._mark.environment)
         stack.callback(self._mark.end)
         stack.callback(self._process.stop)
@@ -81,7 +81,7 @@ class Worker:
         return self._mark.cpu_s
 
     def copy(self, name: str, config: dict[str, str], count: int, done: Callable[[], int]) -> float:
-        """Seconds from the request until `done` says that `count` records have come."""
+        """Seconds from the request until `done` reports that `count` records have arrived."""
         start = time.perf_counter()
         looked = time.monotonic()
         self._ask("PUT", f"/connectors/{name}/config", {**config, "tasks.max": "1"})
@@ -95,7 +95,7 @@ class Worker:
         return time.perf_counter() - start
 
     def delete(self, name: str) -> None:
-        """Nothing of it runs beside the next one, nor ends there with CPU time that was counted."""
+        """Ends all of its processes, so that none is counted in the next measurement."""
         self._ask("DELETE", f"/connectors/{name}")
         status = f"/connectors/{name}/status"
 
@@ -107,12 +107,12 @@ class Worker:
     def _check(self, name: str) -> None:
         status, body = self._asked("GET", f"/connectors/{name}/status")
         if status == 200:
-            for each in (body["connector"], *body["tasks"]):
-                if each["state"] == "FAILED":
-                    raise ToolError(f"{name} has failed: {each.get('trace', '')[-2000:]}")
+            for part in (body["connector"], *body["tasks"]):
+                if part["state"] == "FAILED":
+                    raise ToolError(f"{name} has failed: {part.get('trace', '')[-2000:]}")
 
     def _ask(self, method: str, path: str, body: Any = None) -> None:
-        """A worker that is just sharing its work anew is asked again."""
+        """Retries while the worker is rebalancing."""
         deadline = time.monotonic() + ASK_S_MAX
         while True:
             status, answer = self._asked(method, path, body)

@@ -28,6 +28,6 @@ def ensure() -> Path:
             raise apache_kafka.MissingError("no Maven found, which fetches Debezium's connector")
         command = [maven, "--quiet", "--batch-mode", UNPACK, f"-Dartifact={COORDINATE}"]
         command.append(f"-DoutputDirectory={FOLDER}")
-        with tempfile.TemporaryDirectory() as left:  # for what Maven notes down beside us
+        with tempfile.TemporaryDirectory() as left:  # for Maven's own notes
             subprocess.run(command, check=True, timeout=FETCH_S_MAX, cwd=left)
     return FOLDER

@@ -151,10 +151,10 @@ def _latest(broker: LocalCluster) -> Iterator[Counter[int]]:
 
 
 def _executors() -> list[int]:
-    """Those of the cluster that this process has started."""
+    """Kills processes of the cluster that this process has started."""
     ours = {os.getpid()}
     found: list[int] = []
-    processes = sorted(int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
+    processes = sorted(int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
     for _ in range(3):
         for process in processes:
             with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
 """How long a partition takes no records after its leader was killed.
 
-Two look at it at once: a prober that asks the survivors for the leader every few milliseconds and
-sends it a record with acks=all (what the brokers can do), and librdkafka with its own settings and
-one record sent right after the kill (what an application sees).
+Two clients measure it at once: a prober that asks the survivors for the leader every few
+milliseconds and sends it a record with acks=all (what the brokers can do), and librdkafka with its
+own settings and one record sent right after the kill (what an application sees).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Application:
 
 
 class Prober:
-    """Asks every survivor in turn who leads, on connections that it keeps."""
+    """Asks every survivor in turn for the leader, over connections that it keeps."""
 
     def __init__(self, topic: str, survivors: list[Node]) -> None:
         self._topic = topic
@@ -105,8 +105,8 @@ class Prober:
             asked = partitions[0].leader_id if partitions else -1
             return asked in self._nodes and not produce(self._line(asked), self._topic, [0])
         except (KafkaError, OSError):
-            for each in (node_id, asked):
-                line = self._lines.pop(each, None)
+            for failed in (node_id, asked):
+                line = self._lines.pop(failed, None)
                 if line is not None:
                     line.close()
             return False

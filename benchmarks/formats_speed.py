@@ -18,14 +18,14 @@ import pyarrow as pa
 from ottla.client.schema_registry import RegisteredSchema
 from ottla.rows import types as t
 from ottla.rows.formats import Decoder, Encoder
-from ottla.rows.schema import Column, Format, Layout, Role, Schema
+from ottla.rows.schema import Column, FormatInfo, Layout, LogicalSchema, Role
 from ottla.schemas.schema_types import ParsedSchema
 from ottla.schemas.schema_types import parse as parse_schema
-from ottla.spark.table_rows import RowReader
-from ottla.spark.table_store import ANY, Bounds, Change, Rows
-from ottla.sql.pull import simple_pull
+from ottla.spark.table_rows import TableRowReader
+from ottla.spark.table_store import ANY, Bounds, RowUpdate, UnwindowedRows
 from ottla.sql.syntax import parse
 from ottla.sql.syntax.statements import Select
+from ottla.sql.table_pull import table_pull
 
 ROWS: Final = 100_000
 ROUNDS: Final = 5
@@ -42,8 +42,8 @@ COLUMNS: Final = (
 
 
 def layout_of(name: str) -> Layout:
-    value = Format(name, properties={"SUBJECT": "t-value"})
-    return Layout(Schema(COLUMNS), Format("KAFKA"), value, is_table=True)
+    value = FormatInfo(name, properties={"SUBJECT": "t-value"})
+    return Layout(LogicalSchema(COLUMNS), FormatInfo("KAFKA"), value, is_table=True)
 
 
 def json_value(number: int) -> bytes:
@@ -78,13 +78,13 @@ class HeldSchemas:
 class Held:
     """A table's rows without a topic behind them."""
 
-    def __init__(self, layout: Layout, changes: list[Change]) -> None:
-        self._reader = RowReader(layout)
-        self._store = Rows()
+    def __init__(self, layout: Layout, changes: list[RowUpdate]) -> None:
+        self._reader = TableRowReader(layout)
+        self._store = UnwindowedRows()
         self._store.apply(changes, 0)
 
     def get(self, keys: Any, bounds: Bounds = ANY) -> list[dict[str, Any]]:
-        wanted = [self._reader.hashed(each) for each in keys]
+        wanted = [self._reader.hashed(key) for key in keys]
         return self._reader.decoded(self._store.get(wanted, bounds))
 
     def range(self, wanted: Any, bounds: Bounds = ANY) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ class Held:
 
 
 def best(work: Callable[[], object]) -> float:
-    """Of the processor: what else runs on the machine does not count."""
+    """CPU time, so that other processes on the machine do not count."""
     seconds = []
     for _ in range(ROUNDS):
         begin = time.process_time()
@@ -107,9 +107,9 @@ def best(work: Callable[[], object]) -> float:
 
 def formats() -> None:
     numbers = pa.array(range(ROWS), pa.int64())
-    keys = pa.array([str(each).encode() for each in range(ROWS)], pa.binary())
+    keys = pa.array([str(number).encode() for number in range(ROWS)], pa.binary())
     partitions = pa.array([0] * ROWS, pa.int32())
-    values = pa.array([json_value(each) for each in range(ROWS)], pa.binary())
+    values = pa.array([json_value(number) for number in range(ROWS)], pa.binary())
     rows, _ = Decoder(layout_of("JSON")).decode(keys, values, numbers, partitions, numbers)
     for name in ("JSON", "DELIMITED", "AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"):
         schemas: Any = HeldSchemas()
@@ -127,7 +127,7 @@ def formats() -> None:
 
 
 def fastavro_beside(values: pa.Array, schemas: HeldSchemas) -> None:
-    """The same payloads by fastavro, row by row, and its dicts as Arrow's columns."""
+    """The same payloads by fastavro, row by row, with its dicts turned into Arrow columns."""
     schema = fastavro.parse_schema(json.loads(schemas.text))
 
     def read() -> object:
@@ -135,14 +135,14 @@ def fastavro_beside(values: pa.Array, schemas: HeldSchemas) -> None:
             fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
             for value in values.to_pylist()
         ]
-        names = [each.name for each in COLUMNS[1:]]
+        names = [column.name for column in COLUMNS[1:]]
         return [pa.array([row[name] for row in rows]) for name in names]
 
     print(f"{'fastavro':13} read  {ROWS / best(read):12,.0f} rows/s")
 
 
 def questions() -> None:
-    changes = [Change(f"key-{n}", json_value(n), n, n) for n in range(ROWS)]
+    changes = [RowUpdate(f"key-{n}", json_value(n), n, n) for n in range(ROWS)]
     table = Held(layout_of("JSON"), changes)
     for what, text in (
         ("one key", "SELECT * FROM T WHERE K = 'key-{}';"),
@@ -154,7 +154,7 @@ def questions() -> None:
             begin = time.perf_counter()
             (statement,) = parse(asked)
             assert isinstance(statement, Select)
-            pull = simple_pull(statement.query, layout_of("JSON"))
+            pull = table_pull(statement.query, layout_of("JSON"))
             assert pull is not None
             assert len(pull.rows(table)) == 1
             seconds.append(time.perf_counter() - begin)

@@ -52,7 +52,7 @@ def produce_reply_size(topic: str) -> int:
 
 
 def produce_error_position(topic: str) -> int:
-    """Where the error code lies in such a reply."""
+    """The position of the error code in such a reply."""
     return 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4
 
 
@@ -61,7 +61,7 @@ def produce_error(topic: str, frame: bytes) -> int:
 
 
 def metadata_frame(topic: str) -> bytes:
-    """Asks for one topic, and lets the broker create it."""
+    """A Metadata request for one topic, which lets the broker create it."""
     body = struct.pack(">i", 1) + _string(topic.encode()) + b"\1"
     return _frame(METADATA, METADATA_VERSION, body)
 
@@ -78,7 +78,7 @@ def end_offset_frame(topic: str, partition: int) -> bytes:
 
 
 def end_offset(topic: str, frame: bytes) -> int:
-    """The offset in a ListOffsets v1 reply about one partition; refuses an error."""
+    """The offset in a ListOffsets v1 reply about one partition; raises for an error code."""
     at = 4 + 4 + 4 + 2 + len(topic.encode()) + 4
     _, error, _, offset = struct.unpack_from(">ihqq", frame, at)
     if error:
@@ -87,7 +87,7 @@ def end_offset(topic: str, frame: bytes) -> int:
 
 
 def varint(number: int) -> bytes:
-    """A zigzag varint, as record fields are written."""
+    """A zigzag varint, as in the fields of records."""
     rest = (number << 1) ^ (number >> 63)
     out = bytearray()
     while rest > 0x7F:

@@ -1,4 +1,4 @@
-"""A group of many members on plain sockets, in a process of its own. Prints one JSON line.
+"""A group of many members on plain sockets, in its own process. Prints one JSON line.
 
     python -m benchmarks.group_load --port 9092 --topic t --members 100 --protocol classic
 
@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import Message
 from ottla.wire.messages import consumer_group_heartbeat as heartbeats
 from ottla.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -43,7 +44,6 @@ from ottla.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 from ottla.wire.peer import Peer
-from ottla.wire.primitives import Message
 
 HEARTBEAT_S = 0.25
 SESSION_MS = 45_000
@@ -55,7 +55,7 @@ FIND_V, JOIN_V, SYNC_V, HEARTBEAT_V, LEAVE_V, CONSUMER_HEARTBEAT_V = 2, 5, 3, 3,
 R = TypeVar("R", bound=Message)
 
 
-class Line:
+class MemberConnection:
     """One connection; a request and its answer, one after another."""
 
     async def open(self, port: int) -> None:
@@ -79,12 +79,12 @@ class Line:
 
 
 class Member(ABC):
-    """What every member has: a line, what it owns, and a life until it is told to leave."""
+    """A member: its connection, its partitions, and its life until it leaves."""
 
     def __init__(self, port: int, topic: str, group: str, partitions: int) -> None:
         self.port, self.topic, self.group, self.partitions = port, topic, group, partitions
         self.owned: frozenset[int] = frozenset()
-        self.line = Line()
+        self.line = MemberConnection()
         self.leaving = asyncio.Event()
 
     async def live(self) -> None:
@@ -97,10 +97,10 @@ class Member(ABC):
 
     @abstractmethod
     async def take_part(self) -> None:
-        """Join, keep up, leave."""
+        """Joins, sends heartbeats, leaves."""
 
     async def pause(self) -> bool:
-        """Until the next heartbeat is due; False when it is time to leave."""
+        """Wait until the next heartbeat is due; False if it is time to leave."""
         try:
             await asyncio.wait_for(self.leaving.wait(), HEARTBEAT_S)
         except TimeoutError:
@@ -109,7 +109,7 @@ class Member(ABC):
 
 
 class ClassicMember(Member):
-    """JoinGroup, SyncGroup, Heartbeat; the leader deals the partitions out in turn."""
+    """JoinGroup, SyncGroup, Heartbeat; the leader assigns partitions round robin."""
 
     member_id = ""
 
@@ -128,7 +128,7 @@ class ClassicMember(Member):
                 return
 
     async def join(self) -> bool:
-        """Until it has its partitions; False if it is to leave instead."""
+        """Wait until the member has its partitions; False if it is to leave instead."""
         metadata = struct.pack(">hih", 0, 1, len(self.topic)) + self.topic.encode() + b"\xff" * 4
         while not self.leaving.is_set():
             request = JoinGroupRequest(
@@ -141,7 +141,7 @@ class ClassicMember(Member):
                 continue
             check(joined.error_code)
             self.member_id, self.generation = joined.member_id, joined.generation_id
-            names = [one.member_id for one in joined.members]
+            names = [member.member_id for member in joined.members]
             dealt = [
                 SyncGroupRequestAssignment(
                     name, self.assignment(range(at, self.partitions, len(names)))
@@ -175,7 +175,7 @@ class ClassicMember(Member):
 
 
 class ConsumerMember(Member):
-    """KIP-848: a heartbeat that says what is owned; the answer says what should be."""
+    """KIP-848: heartbeats with the owned partitions; the response has the assignment."""
 
     async def take_part(self) -> None:
         member_id = str(uuid.uuid4())
@@ -189,9 +189,9 @@ class ConsumerMember(Member):
             request = heartbeats.ConsumerGroupHeartbeatRequest(
                 self.group, member_id, answer.member_epoch
             )
-            if answer.assignment is not None:  # it says so at once: that is its acknowledgement
+            if answer.assignment is not None:  # it reports that at once, as the acknowledgement
                 given = answer.assignment.topic_partitions
-                self.owned = frozenset(number for one in given for number in one.partitions)
+                self.owned = frozenset(number for topic in given for number in topic.partitions)
                 request.topic_partitions = given
             elif not await self.pause():
                 break
@@ -227,7 +227,7 @@ class Group:
         await life
 
     async def settled_ms(self, start: float) -> float:
-        """When every partition has one owner and every member has one."""
+        """Wait until every partition has one owner and every member has a partition."""
         while not self.is_settled():
             for life in self.lives:
                 if life.done():
@@ -250,7 +250,7 @@ async def run(kind: type[Member], port: int, topic: str, members: int) -> dict[s
     start = time.perf_counter()
     group.add(members - 1)
     first_ms = await group.settled_ms(start)
-    await asyncio.sleep(2 * HEARTBEAT_S)  # what is under way comes to rest
+    await asyncio.sleep(2 * HEARTBEAT_S)  # until requests in flight are done
     start = time.perf_counter()
     group.add(1)
     join_ms = await group.settled_ms(start)
@@ -265,8 +265,8 @@ async def run(kind: type[Member], port: int, topic: str, members: int) -> dict[s
 
 
 async def coordinator_is_there(port: int, group: str) -> None:
-    """The first question makes the broker create the topic of its groups: not a part of this."""
-    line = Line()
+    """The first request makes the broker create its groups' topic, which is not to be measured."""
+    line = MemberConnection()
     await line.open(port)
     deadline = time.perf_counter() + PATIENCE_S
     request = FindCoordinatorRequest(group)

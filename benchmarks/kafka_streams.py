@@ -1,4 +1,4 @@
-"""The peer of the row `streams`: our jobs for Kafka Streams, compiled and started."""
+"""The peer of the row `streams`: the same jobs for Kafka Streams, compiled and started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads by librdkafka (confluent-kafka), each in a process of its own. Prints one JSON line.
+"""Loads by librdkafka (confluent-kafka), each in its own process. Prints one JSON line.
 
     python -m benchmarks.librdkafka_load requests --port 9092 --topic t --seconds 3
     python -m benchmarks.librdkafka_load consume-latency --port 9092 --topic t --count 20000
@@ -107,7 +107,9 @@ def run_consume_latency(port: int, topic: str, *, count: int, skip: int) -> dict
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(POLL_S)  # connects; not every producer waits for us, and then it counts
+    message = consumer.poll(
+        POLL_S
+    )  # connects first, because not every producer waits for this reader
     print(json.dumps({"ready": True}), flush=True)
     gc.disable()
     latencies: list[int] = []
@@ -134,7 +136,7 @@ def run_consume_latency(port: int, topic: str, *, count: int, skip: int) -> dict
 
 
 def _stamp(message: Message) -> int:
-    """When the record was written."""
+    """The time at which the record was sent."""
     if message.error() is not None:
         raise SystemExit(f"consuming failed: {message.error()}")
     value = message.value()

@@ -1,6 +1,6 @@
 """A mark in the environment of a process, and so of all that it starts.
 
-Processes where tasks live are nobody's children: a tree would leave them out. The mark finds them.
+Processes where tasks live have no parent: a process tree would leave them out. The mark finds them.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class Mark:
 
     @property
     def cpu_s(self) -> float:
-        """Of all that live and have it, with the children that they have outlived."""
+        """CPU seconds of all live processes with the mark, including their finished children."""
         return sum(cpu_seconds_of_one(pid) for pid in self.processes())
 
     def processes(self) -> Iterator[int]:
         words = f"{NAME}={self.value}".encode()
-        for each in Path("/proc").glob("[0-9]*"):
+        for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if words in (each / "environ").read_bytes().split(b"\0"):
-                    yield int(each.name)
+                if words in (path / "environ").read_bytes().split(b"\0"):
+                    yield int(path.name)
 
     def runs(self, prefix: str) -> bool:
-        """Does the name of one that has it begin so?"""
+        """True if the name of a process with the mark begins so."""
         return any(_name(pid).startswith(prefix) for pid in self.processes())
 
     def end(self, *, grace_s: float = END_GRACE_S) -> None:
-        """Waits until all are gone, so that nothing of them runs beside the next measurement."""
+        """Waits until all have ended, so that none runs beside the next measurement."""
         deadline = time.monotonic() + grace_s
         while any(self.processes()) and time.monotonic() < deadline:
             time.sleep(LOOK_S)

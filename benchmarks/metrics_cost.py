@@ -1,4 +1,4 @@
-"""What metrics cost: the CPU time of a request, from its bytes to its reply's, with and without.
+"""What metrics cost: the CPU time of a request until its reply, with metrics and without.
 
     python -m benchmarks.metrics_cost [--rounds 12] [--partitions 1000]
 
@@ -16,17 +16,17 @@ import time
 from pathlib import Path
 
 from ottla.broker.broker import Broker
-from ottla.cluster.decisions import NewTopic
+from ottla.cluster.topics import TopicSpec
 from ottla.config import ServerConfig
-from ottla.net.inbound import Application
+from ottla.net.channel import RequestHandler
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.wire.apis import ApiKey
 from ottla.wire.connection import Connection
+from ottla.wire.fields import Message
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.peer import Peer
-from ottla.wire.primitives import Message
 
 REQUESTS = 2500
 TOPIC = "cost"
@@ -49,7 +49,7 @@ def fetch_frame() -> bytes:
     return frame(FetchRequest(max_wait=0, min_bytes=1, topics=[topic]), ApiKey.FETCH, 11)
 
 
-def cpu_us(app: Application, data: bytes) -> float:
+def cpu_us(app: RequestHandler, data: bytes) -> float:
     """The CPU time of one request, in microseconds."""
     session = app.connected("PLAINTEXT", "127.0.0.1", 1, lambda _: None, lambda _: None)
     wire = Connection(app.served, frame_bytes_max=1 << 20)
@@ -73,7 +73,7 @@ async def measure(directory: Path, rounds: int, partitions: int) -> None:
     }
     broker = Broker(ServerConfig(properties))
     await broker.start()
-    await broker.controller.create_topics([NewTopic(TOPIC, 1), NewTopic("many", partitions)])
+    await broker.controller.create_topics([TopicSpec(TOPIC, 1), TopicSpec("many", partitions)])
     metrics = broker._metrics
     assert metrics is not None
     for name, data in (("Produce", produce_frame()), ("Fetch", fetch_frame())):

@@ -1,4 +1,4 @@
-"""The load of the row `streams`: orders into a job's topic, and a look at all that it gives."""
+"""The load of the row `streams`: orders into a job's topic, and a reader of its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.committed import Committed
+from benchmarks.committed import CommittedCount
 from benchmarks.processes import ToolError
 
 TOPICS = ("orders", "customers", "payments", "results")
@@ -55,7 +55,7 @@ class Orders:
         for n in range(customers):
             self._send("customers", b"key-%d" % n, b'{"name":"c%d"}' % n)
         self._flush()
-        self._results = Committed(bootstrap, "results", partitions=PARTITIONS)
+        self._results = CommittedCount(bootstrap, "results", partitions=PARTITIONS)
 
     def send(self, count: int) -> None:
         for n in itertools.islice(self._numbers, count):
@@ -68,7 +68,7 @@ class Orders:
         self._flush()
 
     def wait(self, count: int, alive: Callable[[], bool] = lambda: True) -> None:
-        """For the results of the last `count` orders: all of them, or counts that add up."""
+        """Wait for the results of the last `count` orders, or counts that add up to it."""
         deadline = time.monotonic() + RESULT_S_MAX
         while self._found < count:
             if not alive():
@@ -84,7 +84,7 @@ class Orders:
         self._producer.close()
 
     def _counted(self, taken: list[Message]) -> int:
-        """By how many the counts of keys or windows have grown."""
+        """How much the counts of keys or windows have grown."""
         assert self._count_of is not None
         found = 0
         for message in taken:
@@ -119,6 +119,6 @@ def _delivered(error: KafkaError | None, message: Message) -> None:
 
 def _create_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
-    made = admin.create_topics([NewTopic(each, PARTITIONS, 1) for each in TOPICS])
-    for each in made.values():
-        each.result(REQUEST_S_MAX)
+    made = admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in TOPICS])
+    for item in made.values():
+        item.result(REQUEST_S_MAX)

@@ -29,13 +29,13 @@ _PERCENTILES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class ProduceResult:
     rate: float
     """Records per second, after the tool's warm-up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed:
+class ConsumeResult:
     rate: float
     """Records per second from the first fetch on, without the time the group took to form."""
     count: int
@@ -96,7 +96,7 @@ def produce(
     warm_up_count: int = 0,
     acks: str = "1",
     config: Path | None = None,
-) -> Produced:
+) -> ProduceResult:
     command = producer_command(
         broker,
         topic,
@@ -111,7 +111,7 @@ def produce(
 
 def consume(
     broker: Target, topic: str, *, count: int, group: str, config: Path | None = None
-) -> Consumed:
+) -> ConsumeResult:
     command = consumer_command(broker, topic, count=count, group=group, config=config)
     consumed = parse_consumed(run_tool(command, timeout_s=TOOL_TIMEOUT_S).output)
     return _whole(consumed, count)
@@ -119,8 +119,8 @@ def consume(
 
 def produce_and_consume(
     broker: Target, topic: str, *, payloads: Path, count: int
-) -> tuple[Produced, Consumed]:
-    """Both at once: the producer starts when the consumer's group stands and waits for records."""
+) -> tuple[ProduceResult, ConsumeResult]:
+    """Both at once: the producer starts when the consumer's group waits for records."""
     group = f"{topic}-group"
     consumer = consumer_command(broker, topic, count=count, group=group)
     producer = producer_command(broker, topic, payloads=payloads, count=count, warm_up_count=0)
@@ -141,22 +141,22 @@ def end_to_end(broker: Target, topic: str, *, count: int, size: int) -> EndToEnd
     return parse_end_to_end(run_tool(command, timeout_s=TOOL_TIMEOUT_S).output)
 
 
-def parse_produced(output: str) -> Produced:
+def parse_produced(output: str) -> ProduceResult:
     """The last summary line: the steady state if there was a warm-up, else the whole run."""
     found = [match for match in map(_SENT.search, output.splitlines()) if match]
     if not found:
         raise ToolError(f"ProducerPerformance gave no summary:\n{output[-2000:]}")
-    return Produced(rate=float(found[-1]["rate"]))
+    return ProduceResult(rate=float(found[-1]["rate"]))
 
 
-def parse_consumed(output: str) -> Consumed:
+def parse_consumed(output: str) -> ConsumeResult:
     """Ten fields: start, end, MB, MB/s, records, records/s, ms of rebalance, then of fetch only:
     ms, MB/s, records/s."""
     for line in reversed(output.splitlines()):
         fields = [field.strip() for field in line.split(",")]
         if len(fields) == 10 and fields[0][:2] == "20":
             ended_at = datetime.fromisoformat(fields[1]).timestamp()
-            return Consumed(
+            return ConsumeResult(
                 rate=float(fields[9]), count=int(fields[4]), ended_at_ms=int(ended_at * 1000)
             )
     raise ToolError(f"ConsumerPerformance gave no result:\n{output[-2000:]}")
@@ -174,7 +174,7 @@ def parse_end_to_end(output: str) -> EndToEnd:
     )
 
 
-def _whole(consumed: Consumed, count: int) -> Consumed:
+def _whole(consumed: ConsumeResult, count: int) -> ConsumeResult:
     if consumed.count < count:
         raise ToolError(f"the consumer got {consumed.count} of {count} records")
     return consumed

@@ -1,4 +1,4 @@
-"""A cluster asked directly, over lines of our own: who leads, who controls, what is taken."""
+"""Asks a cluster directly, over plain connections: for leaders, controller, acknowledgements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIRST_RECORDS_S_MAX = 120.0
 
 
 def controller_of(cluster: Cluster) -> int:
-    """Kafka's brokers name any of them to clients; its quorum knows better."""
+    """Kafka's brokers return a random broker as the controller; its quorum knows the real one."""
     node = next(iter(cluster.nodes.values()))
     line = open_line(node)
     try:
@@ -62,7 +62,7 @@ def metadata(line: BrokerConnection, topic: str | None) -> MetadataResponse:
 
 
 def produce(line: BrokerConnection, topic: str, partitions: list[int]) -> dict[int, int]:
-    """One record to each, on all replicas that are in sync: partitions that refused, and why."""
+    """Produce a record with acks=all to each partition; returns the error codes by partition."""
     batch = build_batch([Record(timestamp=int(time.time() * 1000), key=None, value=b"probe")])
     asked = [PartitionProduceData(index, batch) for index in partitions]
     request = ProduceRequest(
@@ -70,19 +70,19 @@ def produce(line: BrokerConnection, topic: str, partitions: list[int]) -> dict[i
         timeout=PRODUCE_TIMEOUT_MS,
         topic_data=[TopicProduceData(topic, partition_data=asked)],
     )
-    told = line.call(request, ApiKey.PRODUCE, ProduceResponse, version_max=PRODUCE_VERSION)
-    answers = told.responses[0].partition_responses
-    return {each.index: each.error_code for each in answers if each.error_code}
+    response = line.call(request, ApiKey.PRODUCE, ProduceResponse, version_max=PRODUCE_VERSION)
+    answers = response.responses[0].partition_responses
+    return {answer.index: answer.error_code for answer in answers if answer.error_code}
 
 
 def first_records_s(cluster: Cluster, topic: str) -> float:
-    """Until every partition of a topic has taken a record; each leader is asked for all of its."""
+    """The time until every partition has taken a record; one request per leader for all of its."""
     started_at = time.perf_counter()
     lines = {node.id: open_line(node) for node in cluster.nodes.values()}
     try:
         any_line = next(iter(lines.values()))
         found = metadata(any_line, topic).topics[0].partitions
-        missing = {each.partition_index: each.leader_id for each in found}
+        missing = {item.partition_index: item.leader_id for item in found}
         while missing and time.perf_counter() - started_at < FIRST_RECORDS_S_MAX:
             for node_id, line in lines.items():
                 led = [index for index, leader in missing.items() if leader == node_id]

@@ -1,4 +1,4 @@
-"""Processes that are always stopped, and what /proc says of them: CPU seconds and memory."""
+"""Processes that are always stopped, and their CPU seconds and memory from /proc."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ class ToolRun:
     """time.time() when the process was gone."""
 
 
-def spawn(command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> Spawned:
-    """Starts a server in a session of its own: a Ctrl-C on the terminal reaches only us, and we
+def spawn(
+    command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
+) -> SpawnedServer:
+    """Starts a server in its own session: a Ctrl-C on the terminal reaches only us, and we
     stop it in order."""
     with log.open("ab") as out:
         process = subprocess.Popen(
@@ -39,10 +41,10 @@ def spawn(command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = 
             start_new_session=True,
             env=None if env is None else {**os.environ, **env},
         )
-    return Spawned(process, log)
+    return SpawnedServer(process, log)
 
 
-class Spawned:
+class SpawnedServer:
     """A running server process with everything it may have started."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -54,7 +56,7 @@ class Spawned:
         return self.process.poll() is None
 
     def stop(self, *, grace_s: float = STOP_GRACE_S) -> None:
-        """Asks with SIGTERM, then kills; the session's other processes go with it."""
+        """Sends SIGTERM, then kills; the session's other processes end with it."""
         if self.alive():
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -79,7 +81,7 @@ def run_tool(
 def started_tool(
     command: Sequence[str], *, env: Mapping[str, str] | None = None, stdin: int | None = None
 ) -> Generator[subprocess.Popen[str], None, None]:
-    """A load generator that runs beside us and is gone when the block is left."""
+    """A load generator that runs in the background until the block ends."""
     process = subprocess.Popen(
         list(command),
         stdin=subprocess.DEVNULL if stdin is None else stdin,
@@ -128,7 +130,7 @@ class Memory:
 
 
 def process_tree(pid: int) -> list[int]:
-    """The process and all below it, as far as they live at this moment."""
+    """The process and all its live descendants."""
     found, open_pids = [], [pid]
     while open_pids:
         parent = open_pids.pop()
@@ -173,7 +175,7 @@ def memory(pid: int) -> Memory:
 
 
 def reset_peak_memory(pid: int) -> None:
-    """Lets the kernel count the peak anew, so that nothing need be sampled during a load."""
+    """Resets the kernel's peak, so that nothing need be sampled during a load."""
     for member in process_tree(pid):
         with contextlib.suppress(OSError):
             Path(f"/proc/{member}/clear_refs").write_text("5")

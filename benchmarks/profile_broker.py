@@ -54,7 +54,9 @@ def main() -> int:
     end_on_signals()
     apache_kafka.ensure_kafka()
     if given.tool == "py-spy":
-        run_tool([*py_spy_command(), "--version"], timeout_s=PROFILER_EXTRA_S)  # fetch it now
+        run_tool(
+            [*py_spy_command(), "--version"], timeout_s=PROFILER_EXTRA_S
+        )  # fetch it now, before the clock runs
     with scratch_directory(given.directory) as directory, ExitStack() as stack:
         bench = Bench(FULL, directory, default_commands(given.ottla))
         stack.enter_context(bench.after_row)
@@ -82,7 +84,7 @@ def main() -> int:
 
 
 class Load(threading.Thread):
-    """Runs the row again and again until told to stop."""
+    """Repeats the row until it is stopped."""
 
     def __init__(self, row: SharedRow, bench: Bench, broker: Broker) -> None:
         super().__init__(daemon=True)
@@ -107,7 +109,7 @@ class Load(threading.Thread):
 
 
 def pick(loads: dict[str, SharedRow], text: str) -> SharedRow:
-    """A title, or the first that holds the words."""
+    """A title, or the first one that contains the words."""
     if text in loads:
         return loads[text]
     for title, row in loads.items():
@@ -117,7 +119,7 @@ def pick(loads: dict[str, SharedRow], text: str) -> SharedRow:
 
 
 def py_spy_stacks(pid: int, seconds: float, directory: Path, *, native: bool, idle: bool) -> str:
-    """Collapsed stacks, one a line: `outer;inner count`."""
+    """Collapsed stacks, one per line: `outer;inner count`."""
     out = directory / "stacks.txt"
     command = [
         *py_spy_command(),

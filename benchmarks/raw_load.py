@@ -1,4 +1,4 @@
-"""A load of pre-built frames on raw sockets, in a process of its own. Prints one JSON line.
+"""A load of pre-built frames on raw sockets, in its own process. Prints one JSON line.
 
     python -m benchmarks.raw_load requests --port 9092 --topic t --connections 16 --seconds 3
     python -m benchmarks.raw_load idle --port 9092 --connections 1000     (until stdin closes)
@@ -39,7 +39,7 @@ class RawResult:
         return self.acked / self.elapsed_s
 
 
-class Lane:
+class LoadConnection:
     """One connection: sends `chunk` requests at a time and keeps at most two chunks in flight."""
 
     def __init__(self, sock: socket.socket, topic: str, partition: int, chunk: int, value: bytes):
@@ -55,7 +55,7 @@ class Lane:
         self.sent_chunks += 1
 
     def receive(self) -> int:
-        """Takes what has arrived; says how many chunks became whole by it."""
+        """Receives what has arrived; returns how many chunks are now complete."""
         data = self.sock.recv(RECEIVE_BYTES)
         if not data:
             raise ConnectionError("the broker closed the connection")
@@ -82,7 +82,7 @@ def run_requests(
     probe = connect(port)
     before = end_offsets(probe, topic, partitions)
     chunk = max(1, depth // 2)
-    lanes = [Lane(s, topic, i % partitions, chunk, value) for i, s in enumerate(socks)]
+    lanes = [LoadConnection(s, topic, i % partitions, chunk, value) for i, s in enumerate(socks)]
     gc.disable()
     if connections == 1 and depth == 1:
         result = _one_in_flight(lanes[0], topic, seconds)
@@ -94,7 +94,7 @@ def run_requests(
     return result
 
 
-def _one_in_flight(lane: Lane, topic: str, seconds: float) -> RawResult:
+def _one_in_flight(lane: LoadConnection, topic: str, seconds: float) -> RawResult:
     sock, frame = lane.sock, lane.frames
     reply_size, error_at = lane.chunk_reply_size, frames.produce_error_position(topic)
     latencies: list[int] = []
@@ -122,7 +122,7 @@ def _one_in_flight(lane: Lane, topic: str, seconds: float) -> RawResult:
     )
 
 
-def _many(lanes: Sequence[Lane], *, chunks_in_flight: int, seconds: float) -> RawResult:
+def _many(lanes: Sequence[LoadConnection], *, chunks_in_flight: int, seconds: float) -> RawResult:
     poller = select.epoll()
     by_fd = {lane.sock.fileno(): lane for lane in lanes}
     for fd in by_fd:

@@ -13,14 +13,14 @@ from rich.table import Table
 
 from benchmarks.brokers import KAFKA, OTTLA
 from benchmarks.figures import Figure
-from benchmarks.rounds import Collected
+from benchmarks.rounds import CollectedFigures
 
 # Closer than this, two medians say nothing about which broker is the better one.
 EQUAL_WITHIN = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """One broker's figure over all rounds."""
 
     values: list[float]
@@ -32,18 +32,18 @@ class Measured:
 
     @property
     def spread(self) -> float:
-        """Half the range, as a part of the median."""
+        """Half the range, as a share of the median."""
         if not self.median:
             return 0.0
         return (max(self.values) - min(self.values)) / 2 / abs(self.median)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReportLine:
     name: str
     unit: str
     higher_is_better: bool
-    by_broker: dict[str, Measured]
+    by_broker: dict[str, Measurement]
 
     @property
     def ratio(self) -> float | None:
@@ -65,13 +65,13 @@ class Line:
         return "better" if (difference > 0) == self.higher_is_better else "worse"
 
 
-def lines_of(collected: Collected) -> list[Line]:
+def lines_of(collected: CollectedFigures) -> list[ReportLine]:
     return [_line(name, by_broker) for name, by_broker in collected.values.items()]
 
 
-def _line(name: str, by_broker: Mapping[str, Sequence[Figure]]) -> Line:
+def _line(name: str, by_broker: Mapping[str, Sequence[Figure]]) -> ReportLine:
     any_figure = next(iter(by_broker.values()))[0]
-    return Line(
+    return ReportLine(
         name,
         any_figure.unit,
         any_figure.higher_is_better,
@@ -79,13 +79,16 @@ def _line(name: str, by_broker: Mapping[str, Sequence[Figure]]) -> Line:
     )
 
 
-def _measured(figures: Sequence[Figure]) -> Measured:
+def _measured(figures: Sequence[Figure]) -> Measurement:
     cpu = [figure.cpu_us for figure in figures if figure.cpu_us is not None]
-    return Measured([f.value for f in figures], statistics.median(cpu) if cpu else None)
+    return Measurement([f.value for f in figures], statistics.median(cpu) if cpu else None)
 
 
 def print_report(
-    console: Console, lines: Sequence[Line], conditions: Mapping[str, str], failures: Sequence[str]
+    console: Console,
+    lines: Sequence[ReportLine],
+    conditions: Mapping[str, str],
+    failures: Sequence[str],
 ) -> None:
     console.print()
     console.print(as_table(lines))
@@ -95,7 +98,7 @@ def print_report(
         console.print(f"[red bold]failed:[/red bold] {escape(failure)}", highlight=False)
 
 
-def as_table(lines: Sequence[Line]) -> Table:
+def as_table(lines: Sequence[ReportLine]) -> Table:
     table = Table(title="Ottla beside Apache Kafka", title_justify="left")
     table.add_column("measured")
     table.add_column("unit")
@@ -117,7 +120,7 @@ def as_table(lines: Sequence[Line]) -> Table:
     return table
 
 
-def as_markdown(lines: Sequence[Line], conditions: Mapping[str, str]) -> str:
+def as_markdown(lines: Sequence[ReportLine], conditions: Mapping[str, str]) -> str:
     """The same table for the README and docs/benchmarks.md."""
     rows = [
         "| measured | unit | Ottla | Kafka | ratio | | CPU us a record: Ottla | Kafka |",
@@ -141,7 +144,7 @@ def as_markdown(lines: Sequence[Line], conditions: Mapping[str, str]) -> str:
 
 
 def as_json(
-    lines: Sequence[Line], conditions: Mapping[str, str], failures: Sequence[str]
+    lines: Sequence[ReportLine], conditions: Mapping[str, str], failures: Sequence[str]
 ) -> dict[str, Any]:
     return {
         "conditions": dict(conditions),
@@ -177,7 +180,7 @@ def ratio_text(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2f}x"
 
 
-def _with_spread(measured: Measured | None) -> str:
+def _with_spread(measured: Measurement | None) -> str:
     if measured is None:
         return "-"
     text = number_text(measured.median)
@@ -186,7 +189,7 @@ def _with_spread(measured: Measured | None) -> str:
     return text
 
 
-def _cpu_text(measured: Measured | None) -> str:
+def _cpu_text(measured: Measurement | None) -> str:
     if measured is None or measured.cpu_us is None:
         return ""
     return number_text(measured.cpu_us)

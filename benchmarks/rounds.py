@@ -22,7 +22,7 @@ Subject = TypeVar("Subject", Broker, str)
 
 
 @dataclass(slots=True)
-class Collected:
+class CollectedFigures:
     """All measured figures, in the order of their first appearance."""
 
     values: dict[str, dict[str, list[Figure]]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Rounds:
     def __init__(self, bench: Bench, console: Console) -> None:
         self.bench = bench
         self.console = console
-        self.collected = Collected()
+        self.collected = CollectedFigures()
         self.started_at = time.monotonic()
 
     def run_shared(self, row: SharedRow, brokers: Sequence[Broker]) -> None:

@@ -1,4 +1,4 @@
-"""How fast records become bytes and bytes records, by our serdes and by confluent-kafka's.
+"""How fast records become bytes and bytes records, by Ottla's serdes and by confluent-kafka's.
 
     .venv/bin/python benchmarks/serdes.py
 
@@ -21,7 +21,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla.client import Avro, JsonSchema, Protobuf, SchemaRegistry
-from ottla.schemas.protobuf.dynamic import MessageTypes
+from ottla.schemas.protobuf.message_types import MessageTypes
 from ottla.testing import LocalCluster
 
 ROUNDS = 7
@@ -42,7 +42,7 @@ ORDER = Order(123_456_789, "customer-42", "sku-0815", 3, 19.99, True)
 
 
 def rate(call: Callable[[], Any]) -> float:
-    """Calls in a second of this process's CPU."""
+    """Calls per second of this process's CPU time."""
     count = 0
     start = time.process_time()
     while True:

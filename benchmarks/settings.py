@@ -1,4 +1,4 @@
-"""How much is measured: everything that --quick makes smaller."""
+"""How much is measured: everything that --quick reduces."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ottla.client import Producer
 from ottla.spark.sink.options import write_options
-from ottla.spark.sink.writing import write_plainly
+from ottla.spark.sink.task_attempt import write_at_least_once
 from ottla.testing import LocalCluster
 
 BATCH_ROWS = 10_000  # spark.sql.execution.arrow.maxRecordsPerBatch
@@ -26,7 +26,7 @@ def main() -> None:
     rows = batches(given.rows, given.bytes)
     with LocalCluster(process=True) as broker:
         ways: dict[str, Callable[[str], object]] = {
-            "the sink": lambda topic: write_plainly(
+            "the sink": lambda topic: write_at_least_once(
                 write_options(
                     {
                         "kafka.bootstrap.servers": broker.bootstrap_servers,
@@ -71,7 +71,7 @@ def by_librdkafka(servers: str, topic: str, rows: list[Any], compression: str) -
     settings = {"compression.type": compression, "queue.buffering.max.messages": 1_000_000}
     with Producer[bytes, bytes](servers, settings=settings) as producer:
         for batch in rows:
-            keys, values = (each.to_pylist() for each in batch.columns)
+            keys, values = (column.to_pylist() for column in batch.columns)
             for key, value in zip(keys, values, strict=True):
                 producer.raw.produce(topic, value, key)
             producer.raw.poll(0)

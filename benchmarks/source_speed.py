@@ -15,14 +15,14 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla import build
-from ottla.client.protocol.fetching import Fetched, Range
+from ottla.client.protocol.range_fetcher import CompletedFetch, OffsetRange
 from ottla.records.batch import BatchHeader, build_batch, read_header
 from ottla.records.compression import CODEC_NAMES
 from ottla.records.record import Record
-from ottla.spark import columns, reading
+from ottla.spark import chunks, record_spans
 
 NOW_MS = 1_700_000_000_000
-EVERYTHING = Range("t", 0, 0, 1 << 60)
+EVERYTHING = OffsetRange("t", 0, 0, 1 << 60)
 
 # Name, bytes of a value at least and at most, bytes of a batch, headers of a record, compression.
 Shape = tuple[str, int, int, int, int, str]
@@ -41,9 +41,9 @@ SHAPES: list[Shape] = [
 def main() -> None:
     given = arguments()
     if given.loop:
-        reading.locate_all = columns.locate_all
+        chunks.locate_spans = record_spans.locate_spans
     loop = ", the loop alone" if given.loop else ""
-    print(f"{build.NAME}{loop}: best of {given.rounds} rounds over {given.mb} MB, CPU time")
+    print(f"{build.BUILD_NAME}{loop}: best of {given.rounds} rounds over {given.mb} MB, CPU time")
     for shape in SHAPES:
         fetched, count = fetch(shape, given.mb * 1_000_000)
         seconds = best(partial(decode, fetched, shape[4] > 0), given.rounds)
@@ -52,7 +52,7 @@ def main() -> None:
         print(f"{shape[0]:32} {rate:12,.0f} records/s {size:8,.0f} MB/s", flush=True)
 
 
-def fetch(shape: Shape, size: int) -> tuple[Fetched, int]:
+def fetch(shape: Shape, size: int) -> tuple[CompletedFetch, int]:
     _, least, most, batch_bytes, headers, codec = shape
     chance = random.Random(1)
     batches: list[bytes] = []
@@ -78,7 +78,7 @@ def fetch(shape: Shape, size: int) -> tuple[Fetched, int]:
         )
         written += len(batches[-1])
     data = b"".join(batches)
-    return Fetched(EVERYTHING, 0, data, headers_of(data), ()), count
+    return CompletedFetch(EVERYTHING, 0, data, headers_of(data), ()), count
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
@@ -89,8 +89,8 @@ def headers_of(data: bytes) -> list[BatchHeader]:
     return found
 
 
-def decode(fetched: Fetched, with_headers: bool) -> None:
-    for _ in reading.decode(fetched, with_headers=with_headers, committed=False):
+def decode(fetched: CompletedFetch, with_headers: bool) -> None:
+    for _ in chunks.decode(fetched, with_headers=with_headers, committed=False):
         pass
 
 

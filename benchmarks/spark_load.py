@@ -45,16 +45,16 @@ class Jobs:
         self._numbers = itertools.count()
         self._following: Any = None
 
-    def do(self, wish: dict[str, str]) -> dict[str, float]:
-        job, topic = wish["job"], wish.get("topic", "")
+    def do(self, request: dict[str, str]) -> dict[str, float]:
+        job, topic = request["job"], request.get("topic", "")
         if job == "noop":
             return self.timed(self.read(topic).writeStream.format("noop"))
         if job == "window":
             return self.timed(self.windows(topic).writeStream.format("noop").outputMode("update"))
         if job == "copy":
-            return self.timed(self.into(self.read(topic), wish["target"]))
+            return self.timed(self.into(self.read(topic), request["target"]))
         if job == "follow":
-            return self.follow(topic, wish["target"])
+            return self.follow(topic, request["target"])
         assert job == "stop", job
         return self.stop()
 
@@ -74,14 +74,17 @@ class Jobs:
         return frame.select("key", "value").writeStream.format(self.format).options(**options)
 
     def timed(self, writer: Any) -> dict[str, float]:
-        """From the call of start to the end of the query: planning and checkpoint included."""
+        """From the call of start to the end of the query, including planning and checkpoint."""
         writer = writer.option("checkpointLocation", self.checkpoint()).trigger(availableNow=True)
         start = time.perf_counter()
         query = writer.start()
         if not query.awaitTermination(JOB_TIMEOUT_S):
             raise SystemExit(f"the query was not over after {JOB_TIMEOUT_S} s")
         seconds = time.perf_counter() - start
-        return {"seconds": seconds, "rows": sum(each.numInputRows for each in query.recentProgress)}
+        return {
+            "seconds": seconds,
+            "rows": sum(batch.numInputRows for batch in query.recentProgress),
+        }
 
     def follow(self, topic: str, target: str) -> dict[str, float]:
         writer = self.into(self.read(topic, start="latest"), target)
@@ -96,7 +99,7 @@ class Jobs:
 
     def stop(self) -> dict[str, float]:
         query, self._following = self._following, None
-        spent = [each.batchDuration for each in query.recentProgress if each.numInputRows]
+        spent = [batch.batchDuration for batch in query.recentProgress if batch.numInputRows]
         query.stop()
         return {"batch_ms": statistics.median(spent), "batches": len(spent)}
 
@@ -105,7 +108,7 @@ class Jobs:
 
 
 def started(launcher: str, jars: str = "") -> SparkSession:
-    """Ours, or PySpark's own way with the same settings."""
+    """Ottla's session, or PySpark's own with the same settings."""
     given = {"spark.jars": jars} if jars else {}
     if launcher == "ours":
         return session.start(master=MASTER, heap=HEAP, settings=given)

@@ -5,7 +5,7 @@
 One process for each store, the same keys (20 B) and values (50 B) in the same order:
 
     load      all keys in their order, into an empty store
-    get       random keys, one after the other, most of them there
+    get       random keys, one after another, most of them there
     update    batches of random keys, each in one transaction or write batch
     range     100 cells from a random key on
     delete    batches of random keys
@@ -182,7 +182,7 @@ KINDS: dict[str, Callable[[Path], Store]] = {"rocksdict": Rocks, "lmdb": Lmdb, "
 
 
 def ordered_keys(count: int) -> Iterator[bytes]:
-    """Keys in their order, without a list of all: they are equally far from each other."""
+    """Keys in order, without a list of all: they are evenly spaced."""
     step = (1 << 160) // count
     return ((number * step).to_bytes(20, "big") for number in range(count))
 
@@ -248,8 +248,8 @@ def measure(kind: str, folder: Path, count: int) -> dict[str, Any]:
     ):
         timed(name, work)
     store.close()
-    files = [each for each in folder.rglob("*") if each.is_file()]
-    figures["disk_mib"] = sum(each.stat().st_blocks * 512 for each in files) >> 20
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    figures["disk_mib"] = sum(file.stat().st_blocks * 512 for file in files) >> 20
     return figures
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.state_restart --keys 10000000
 
-Through the real host, a process of its own (`task_server.home_of`): batches of 200,000 new keys (20
+Through the real host, its own process (`task_server.home_of`): batches of 200,000 new keys (20
 B, values of 50 B), then updates of random keys in a few batches, then restarts:
 
     new machine     nothing is there but the files
@@ -29,24 +29,24 @@ from pathlib import Path
 from typing import Any
 
 from ottla.client.serde import Bytes
-from ottla.engine.graph import Graph, ProcessorNode, Source
-from ottla.engine.packed_rows import input_rows
-from ottla.engine.processors import Context, Processor
-from ottla.engine.records import Input, Record, ValueAndTimestamp
-from ottla.engine.serdes import LONG
+from ottla.engine.graph import Graph, ProcessorNode, SourceNode
+from ottla.engine.packed_rows import pack_input_rows
+from ottla.engine.processors import Processor, ProcessorContext
+from ottla.engine.records import InputRow, Record, ValueAndTimestamp
 from ottla.engine.state_folder import LocalFolder
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.subtopologies import subtopologies
 from ottla.engine.task_files import TaskFiles
 from ottla.engine.task_plan import TaskPlan
-from ottla.engine.task_server import TaskClient, home_of
-from ottla.spark.work import pickled
+from ottla.engine.task_server import TaskClient, connect_to_task_host
+from ottla.engine.windowed_serdes import LONG
+from ottla.spark.chunk_processor import pickled
 
 BATCH = 200_000
 
 
 class Keep(Processor[bytes, bytes]):
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.table = context.store("table")
 
@@ -57,7 +57,7 @@ class Keep(Processor[bytes, bytes]):
 
 def plan(local: Path, memory_bytes_max: int) -> TaskPlan:
     graph = Graph()
-    graph.add(Source("in", ("rows",), Bytes(), Bytes()))
+    graph.add(SourceNode("in", ("rows",), Bytes(), Bytes()))
     graph.add_store(StoreSpec("table", StoreKind.TIMESTAMPED_KEY_VALUE, Bytes(), Bytes()))
     graph.add(ProcessorNode("keep", Keep, ["in"], ["table"]))
     (piece,) = subtopologies(graph)
@@ -66,21 +66,21 @@ def plan(local: Path, memory_bytes_max: int) -> TaskPlan:
 
 
 def key_of(number: int) -> bytes:
-    """20 bytes; keys that follow each other come in no order."""
+    """20 bytes; consecutive numbers give keys in random order."""
     return (number * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big") + b"k" * 12
 
 
 def rows(numbers: Iterator[int]) -> bytes:
-    return input_rows(
+    return pack_input_rows(
         [
-            Input("rows", 0, offset, 1_000, key_of(number), os.urandom(25).hex().encode())
+            InputRow("rows", 0, offset, 1_000, key_of(number), os.urandom(25).hex().encode())
             for offset, number in enumerate(numbers)
         ]
     )
 
 
-class Runs:
-    """Batches of one query, and what they took."""
+class BatchRuns:
+    """Batches of one query, and their times."""
 
     def __init__(self, state: Path) -> None:
         self._state = str(state)
@@ -114,14 +114,14 @@ def main() -> None:
 
 
 def measure(folder: Path, keys: int, memory_bytes_max: int, *, at_once: bool) -> None:
-    runs, draw = Runs(folder / "state"), random.Random(1)
+    runs, draw = BatchRuns(folder / "state"), random.Random(1)
     here = pickled(plan(folder / "here", memory_bytes_max))
     few = rows(draw.randrange(keys) for _ in range(1_000))
     if at_once:
         write_at_once(folder / "state" / "0", keys)
         runs.next = 1
     else:
-        home = home_of("bench", here)
+        home = connect_to_task_host("bench", here)
         for first in range(0, keys, BATCH):
             _say("grows", runs.run(home, rows(iter(range(first, min(first + BATCH, keys))))))
         for _ in range(5):
@@ -129,12 +129,12 @@ def measure(folder: Path, keys: int, memory_bytes_max: int, *, at_once: bool) ->
         _kill(home)
     _say_files(folder)
     there = pickled(plan(folder / "there", memory_bytes_max))
-    home = home_of("bench", there)
+    home = connect_to_task_host("bench", there)
     for name in ("new machine", "goes on", "goes on", "goes on"):
         _say(name, runs.run(home, few))
     _say_files(folder)
     _kill(home)
-    home = home_of("bench", there)
+    home = connect_to_task_host("bench", there)
     for name in ("same machine", "goes on"):
         _say(name, runs.run(home, few))
     home.end()
@@ -160,8 +160,8 @@ def _kill(home: TaskClient) -> None:
 
 
 def _say_files(folder: Path) -> None:
-    found = sorted((folder / "state" / "0").iterdir(), key=lambda each: each.stat().st_mtime)
-    names = {"-".join(each.name.split("-")[:2]): each.stat().st_size >> 10 for each in found}
+    found = sorted((folder / "state" / "0").iterdir(), key=lambda path: path.stat().st_mtime)
+    names = {"-".join(item.name.split("-")[:2]): item.stat().st_size >> 10 for item in found}
     print(json.dumps({"what": "files, KiB", **names}), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Topics for one measurement: made before, gone with all their bytes after."""
+"""Topics for one measurement, created before it and deleted with all their bytes after it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def create_topic(
 ) -> str:
     topic = f"bench-{purpose}-{next(_numbers)}"
     new = NewTopic(topic, partitions, 1, config=config or {})
-    client = admin(broker)  # named: a client that is let go fails what it has under way
+    client = admin(broker)  # keep a reference: a collected client fails its requests in flight
     client.create_topics([new])[topic].result(REQUEST_TIMEOUT_S)
     return topic
 
@@ -61,11 +61,11 @@ def admin(broker: Target) -> AdminClient:
 
 
 def wait_for_group(broker: Target, group: str) -> None:
-    """Until every member of the group has its partitions."""
+    """Wait until every member of the group has its partitions."""
     client = admin(broker)
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while time.monotonic() < deadline:
-        with contextlib.suppress(KafkaException):  # not known yet
+        with contextlib.suppress(KafkaException):  # the group is not known yet
             described = client.describe_consumer_groups([group])[group].result(REQUEST_TIMEOUT_S)
             if described.state == ConsumerGroupState.STABLE:
                 return
@@ -74,7 +74,7 @@ def wait_for_group(broker: Target, group: str) -> None:
 
 
 def first_timestamp_ms(broker: Broker, topic: str) -> int:
-    """When the first record of partition 0 was made: the moment a producer began."""
+    """The timestamp of partition 0's first record: when a producer began."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"{topic}-first"})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])

@@ -1,4 +1,4 @@
-"""Transactions by librdkafka, one after another, in a process of its own. Prints one JSON line.
+"""Transactions by librdkafka, one after another, in its own process. Prints one JSON line.
 
     python -m benchmarks.transaction_load --port 9092 --topic t --seconds 3 --records 100
 

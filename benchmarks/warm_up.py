@@ -1,6 +1,6 @@
 """Before anything is measured: the machine touches its memory, the brokers run hot.
 
-A virtual machine pays for the first touch of a page, so whoever wrote first would look slow. And a
+A virtual machine pays for the first touch of a page, so the first writer would look slow. And a
 JVM runs interpreted code at first; it gets the same load as Ottla, long enough to compile it.
 """
 

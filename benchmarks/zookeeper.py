@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.apache_kafka import MissingError, java
 from benchmarks.brokers import HOST, START_TIMEOUT_S, StartError, free_port
-from benchmarks.processes import Spawned, spawn
+from benchmarks.processes import SpawnedServer, spawn
 
 JARS = "/usr/share/java/zookeeper.jar"
 LOGGING_JARS = "/usr/share/java/slf4j-simple.jar"
@@ -23,8 +23,8 @@ MEMBERS = (1, 2, 3)
 LOOK_EVERY_S = 0.05
 
 
-def start_ensemble(directory: Path, servers: list[Spawned]) -> str:
-    """Adds what it starts to `servers`; returns `zookeeper.connect` when a majority serves."""
+def start_ensemble(directory: Path, servers: list[SpawnedServer]) -> str:
+    """Adds the processes to `servers`; returns `zookeeper.connect` when a majority serves."""
     ports = {member: free_port() for member in MEMBERS}
     quorum = {member: f"{HOST}:{free_port()}:{free_port()}" for member in MEMBERS}
     for member, port in ports.items():
@@ -36,7 +36,7 @@ def start_ensemble(directory: Path, servers: list[Spawned]) -> str:
     return ",".join(f"{HOST}:{port}" for port in ports.values())
 
 
-def _start(home: Path, member: int, port: int, quorum: dict[int, str]) -> Spawned:
+def _start(home: Path, member: int, port: int, quorum: dict[int, str]) -> SpawnedServer:
     lines = {
         "tickTime": "2000",
         "initLimit": "10",
@@ -46,7 +46,7 @@ def _start(home: Path, member: int, port: int, quorum: dict[int, str]) -> Spawne
         "clientPortAddress": HOST,
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "srvr",
-        **{f"server.{each}": address for each, address in quorum.items()},
+        **{f"server.{server_id}": address for server_id, address in quorum.items()},
     }
     config = home / "zoo.cfg"
     config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
@@ -72,7 +72,7 @@ def _classes() -> str:
     return f"{JARS}:{LOGGING_JARS}"
 
 
-def _wait(server: Spawned, port: int) -> None:
+def _wait(server: SpawnedServer, port: int) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not _serves(port):
         if not server.alive():
@@ -83,7 +83,7 @@ def _wait(server: Spawned, port: int) -> None:
 
 
 def _serves(port: int) -> bool:
-    """A member says its mode when the ensemble has a leader."""
+    """A member reports its mode once the ensemble has a leader."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as sock:
             sock.sendall(b"srvr")

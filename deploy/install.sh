@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs a checkout, in whose folder this is called, into an environment.
+# Installs the checkout in the current directory into a virtual environment.
 #
-#   deploy/install.sh ENVIRONMENT EXTRAS COMPILE     such as /opt/ottla zookeeper,registry 1
+#   deploy/install.sh ENVIRONMENT EXTRAS COMPILE     for example /opt/ottla zookeeper,registry 1
 #
-# With COMPILE=1 the hot modules are compiled (a C compiler is needed); they are Python otherwise.
+# COMPILE=1 compiles the hot modules, which needs a C compiler.
 set -eu
 
 environment=$1
@@ -12,17 +12,10 @@ compile=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-python3 -m venv "$work/build"
-build="$work/build/bin/python"
-"$build" -m pip install --quiet --no-cache-dir --upgrade pip 'setuptools>=77'
-if [ "$compile" = 1 ]; then
-    # mypyc reads the types of all that the hot modules import, directly or not.
-    "$build" -m pip install --quiet --no-cache-dir 'mypy==2.4.1' numpy pyarrow '.[registry]'
-fi
-OTTLA_COMPILE=$compile "$build" -m pip wheel --quiet --no-cache-dir --no-deps --no-build-isolation \
+python3 -m venv "$environment"
+OTTLA_COMPILE=$compile "$environment/bin/python" -m pip wheel --quiet --no-cache-dir --no-deps \
     --wheel-dir "$work/wheels" .
 
-python3 -m venv "$environment"
 wheel=$(ls "$work"/wheels/ottla-*.whl)
-"$environment/bin/python" -m pip install --quiet --no-cache-dir "$wheel[$extras]"
+"$environment/bin/python" -m pip install --quiet --no-cache-dir "${wheel}[$extras]"
 "$environment/bin/ottla" --version

@@ -1,10 +1,9 @@
-"""Orders and payments, joined, counted and stored while they come: `make demo`.
+"""Orders and payments, joined, counted and stored as they arrive: `make demo`.
 
-Starts a broker with a schema registry and, on one Spark, three things beside each other: a SQL
-query that joins orders with payments (the table is shown as it changes), a stream job that counts
-what is ordered, and a connector that writes payments into Parquet files. All of it is Avro, by the
-schemas that SQL registers. Ends by itself; the exit code is 1 if one of them does not agree with
-what was sent.
+Starts a broker with a schema registry and, on one Spark session, three products: a SQL query that
+joins orders with payments (and shows the table as it changes), a stream job that counts orders, and
+a connector that writes payments to Parquet files. All records are Avro, with the schemas that SQL
+registers. The demo ends by itself; its exit code is 1 if a result does not match what was sent.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from rich.table import Table
 from ottla.client import Admin, Producer, TopicPartition
 from ottla.client.schema_registry import SchemaRegistry
 from ottla.client.serdes.avro import Avro
-from ottla.connect.run import runner
-from ottla.connect.run.worker import Worker
+from ottla.connect.run import connector_runner
+from ottla.connect.run.worker_context import WorkerContext
 from ottla.errors import KafkaError
 from ottla.progress import step
 from ottla.spark import session
 from ottla.sql.engine.engine import Engine
-from ottla.sql.run.workers import Workers
-from ottla.sql.settings import Settings
+from ottla.sql.ksql_config import KsqlConfig
+from ottla.sql.run.query_executor import QueryExecutor
 from ottla.streams.run.application import Application
 from ottla.testing import LocalCluster
 
@@ -74,12 +73,12 @@ PAID_OF_TEN = 8
 SETTLE_S = 180.0
 
 Row = tuple[str, int, int, int]
-"""Product, start of the window, how many, how much."""
+"""Product, start of the window, count, amount."""
 
 
 @dataclass
 class Shop:
-    """Makes up orders, and payments for most of them; remembers what should come of it."""
+    """Generates orders, and payments for most of them, and keeps the expected results."""
 
     bootstrap_servers: str
     registry_url: str
@@ -93,7 +92,7 @@ class Shop:
 
     def run(self) -> None:
         chance = random.Random(self.seed)
-        # Values are dicts, written by the schema that CREATE STREAM has registered for their topic.
+        # Values are dicts, written with the schema that CREATE STREAM has registered.
         latest = {"auto.register.schemas": False, "use.latest.version": True}
         value = Avro(registry=self.registry_url, settings=latest)
         with Producer(self.bootstrap_servers, value=value) as producer:
@@ -147,7 +146,7 @@ def main() -> int:
 
 
 def tell_steps() -> None:
-    """A terminal has a spinner for each step; a file or a pipe gets lines."""
+    """A spinner per step on a terminal, lines in a file or a pipe."""
     steps = logging.getLogger("ottla.progress")
     steps.setLevel(logging.INFO)
     handler = logging.StreamHandler(sys.stdout)
@@ -160,7 +159,7 @@ def tell_steps() -> None:
 def engine_on(
     bootstrap_servers: str, registry_url: str, state: str, console: Console
 ) -> Iterator[Engine]:
-    settings = Settings(
+    settings = KsqlConfig(
         {
             "bootstrap.servers": bootstrap_servers,
             "ksql.schema.registry.url": registry_url,
@@ -168,7 +167,7 @@ def engine_on(
             "auto.offset.reset": "earliest",
         }
     )
-    workers = Workers(settings)
+    workers = QueryExecutor(settings)
     engine = Engine(settings, workers)
     engine.start()
     try:
@@ -185,7 +184,7 @@ def engine_on(
 
 
 def show_schemas(registry_url: str, console: Console) -> None:
-    """What SQL has registered: anybody can read and write these topics by it."""
+    """The schemas that SQL has registered, with which any client can use these topics."""
     registry = SchemaRegistry(registry_url)
     for subject in registry.subjects():
         found = registry.version(subject)
@@ -198,14 +197,14 @@ def show_schemas(registry_url: str, console: Console) -> None:
 def sales_on(
     bootstrap_servers: str, registry_url: str, state: str, console: Console
 ) -> Iterator[Application]:
-    """The stream job, as `ottla streams run` has it."""
+    """The stream job, as `ottla streams run` runs it."""
     console.print(f"A stream job: [bold]{JOB.name}[/bold]")
     console.print(
         Syntax(
             JOB.read_text().partition("annotations\n\n")[2], "python", background_color="default"
         )
     )
-    os.environ["OTTLA_SCHEMA_REGISTRY_URL"] = registry_url  # where the job looks for it
+    os.environ["OTTLA_SCHEMA_REGISTRY_URL"] = registry_url  # read by the job
     topology = runpy.run_path(str(JOB))["topology"]
     with Application(
         topology,
@@ -221,14 +220,16 @@ def sales_on(
 @contextmanager
 def payments_to(
     files: Path, bootstrap_servers: str, registry_url: str, console: Console
-) -> Iterator[runner.Running]:
-    """The connector, as `ottla connect create` would have it."""
+) -> Iterator[connector_runner.Running]:
+    """The connector, as `ottla connect create` creates it."""
     console.print(f"A connector: [bold]{CONNECTOR.name}[/bold]")
     wish = json.loads(CONNECTOR.read_text())
     registry = {"value.converter.schema.registry.url": registry_url}
     config = {**wish["config"], **registry, "store.url": str(files)}
-    worker = Worker({"bootstrap.servers": bootstrap_servers})
-    running = runner.start(wish["name"], config, spark=session.start, worker=worker)
+    worker = WorkerContext({"bootstrap.servers": bootstrap_servers})
+    running = connector_runner.start_connector(
+        wish["name"], config, spark=session.start, worker=worker
+    )
     try:
         yield running
     finally:
@@ -236,7 +237,7 @@ def payments_to(
 
 
 def show(engine: Engine, shop: Shop, seconds: float, console: Console) -> bool:
-    """The table while the shop is open, and until all payments are in it."""
+    """Shows the table while the shop is open, and until it has all payments."""
     selling = threading.Thread(target=shop.run, name="shop")
     rows: dict[tuple[str, int], Row] = {}
     end = time.monotonic() + seconds
@@ -247,8 +248,8 @@ def show(engine: Engine, shop: Shop, seconds: float, console: Console) -> bool:
             while time.monotonic() < end + SETTLE_S and not (
                 shop.closed.is_set() and complete(rows, shop)
             ):
-                for each in answer.take(0.2) or ():
-                    row = row_of(dict(zip(names, each.values, strict=True)))
+                for record in answer.take(0.2) or ():
+                    row = row_of(dict(zip(names, record.values, strict=True)))
                     rows[row[0], row[1]] = row
                 if time.monotonic() >= end and not shop.closed.is_set():
                     shop.closed.set()
@@ -276,18 +277,18 @@ def table_of(rows: dict[tuple[str, int], Row], shop: Shop) -> Table:
         table.add_column(product, justify="right")
     for start in sorted({row[1] for row in rows.values()}):
         found = [rows.get((product, start)) for product in PRODUCTS]
-        cells = [f"{each[2]} for {each[3]}" if each else "" for each in found]
+        cells = [f"{product[2]} for {product[3]}" if product else "" for product in found]
         table.add_row(time.strftime("%H:%M:%S", time.localtime(start / 1000)), *cells)
     return table
 
 
 def verdict(engine: Engine, shop: Shop, console: Console) -> bool:
-    """What a pull query says, beside what was sent."""
+    """Compares a pull query with what was sent."""
     paid: Counter[str] = Counter()
     amounts: Counter[str] = Counter()
     with closing(engine.query(AFTERWARDS)) as answer:
         while (rows := answer.take(1.0)) is not None:
-            for product, _, count, amount in (row_of_pull(each.values) for each in rows):
+            for product, _, count, amount in (row_of_pull(row.values) for row in rows):
                 paid[product] += count
                 amounts[product] += amount
     right = (paid, amounts) == (shop.paid, shop.amounts)
@@ -300,7 +301,7 @@ def verdict(engine: Engine, shop: Shop, console: Console) -> bool:
 
 
 def sales_agree(job: Application, shop: Shop, console: Console) -> bool:
-    """What the job's store says, beside what was ordered."""
+    """Compares the job's store with the orders."""
     found: dict[str, int] = {}
     end = time.monotonic() + SETTLE_S
     while found != shop.ordered and time.monotonic() < end:
@@ -311,17 +312,17 @@ def sales_agree(job: Application, shop: Shop, console: Console) -> bool:
 
 
 def files_agree(files: Path, bootstrap_servers: str, console: Console) -> bool:
-    """A file is written when it has its ten records: so all of a partition but the last few."""
+    """A file is written when it has ten records, so a partition's last few records are in none."""
     size = int(json.loads(CONNECTOR.read_text())["config"]["flush.size"])
     with Admin(bootstrap_servers) as admin:
-        found = admin.offsets.find(TopicPartition("payments", each) for each in range(2))
-    ends = [each.offset for each in found.values() if not isinstance(each, KafkaError)]
+        found = admin.offsets.find(TopicPartition("payments", partition) for partition in range(2))
+    ends = [offset.offset for offset in found.values() if not isinstance(offset, KafkaError)]
     wanted = sum(end - end % size for end in ends)
     rows, names = 0, list[Path]()
     end = time.monotonic() + SETTLE_S
     while rows != wanted and time.monotonic() < end:
         names = sorted(files.rglob("*.parquet"))
-        rows = sum(pyarrow.parquet.read_metadata(each).num_rows for each in names)
+        rows = sum(pyarrow.parquet.read_metadata(name).num_rows for name in names)
         time.sleep(0.1)
     said(console, f"{rows} payments in {len(names)} Parquet files of {size}", rows == wanted)
     return rows == wanted

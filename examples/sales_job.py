@@ -1,4 +1,4 @@
-"""How often each product was ordered: a short stream job. Orders are Avro.
+"""A short stream job that counts the orders of each product. Orders are Avro.
 
 ottla streams run examples/sales_job.py --bootstrap-server localhost:9092 --application-id sales
 """

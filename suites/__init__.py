@@ -1,4 +1,4 @@
-"""`make suites`: the test suites of other people's clients, whole, on brokers of ours.
+"""`make suites`: the test suites of other people's clients, whole, on Ottla brokers.
 
     python -m suites --list                          what there is
     python -m suites                                 everything, on one broker and on three

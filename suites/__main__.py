@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def is_named(suite: Suite, only: str) -> bool:
-    """By its whole name, or by the beginning of it where no suite has that as its name."""
+    """A suite by its name, or by a prefix if no suite has that name."""
     for name in re.split(r",(?! )", only):  # a comma with a space is part of a name
         whole = any(name == other.name for other in SUITES)
         if suite.name == name if whole else suite.name.startswith(name):
@@ -83,7 +83,7 @@ def is_named(suite: Suite, only: str) -> bool:
 
 
 def sizes_of(suite: Suite, wanted: int | None) -> list[int]:
-    """A suite that assumes five brokers is run on five where clusters are asked for."""
+    """A suite that assumes five brokers runs on five if --brokers asks for a cluster."""
     if wanted is None:
         return list(suite.brokers)
     return [size for size in suite.brokers if (size >= CLUSTER_MIN) == (wanted >= CLUSTER_MIN)]
@@ -107,7 +107,7 @@ def run_all(
             for line in report.notes(result):
                 say(line)
             results.append(result)
-            if options.peer == OTTLA and not options.tests:  # a part is no result of a suite
+            if options.peer == OTTLA and not options.tests:  # a part of a suite is not its result
                 report.keep(RESULTS, result)
     return results
 
@@ -125,7 +125,7 @@ def prepare_all(chosen: Sequence[Suite], checkouts: Path | None, console: Consol
 
 
 def in_order(results: Sequence[RunResult]) -> list[RunResult]:
-    """Ours, as the catalogue has them, with the reasons that are known by now."""
+    """The stored results of Ottla, in the catalogue's order and with its present reasons."""
     by_name = {suite.name: suite for suite in SUITES}
     places = {
         (suite.name, count): (place, count)
@@ -133,9 +133,9 @@ def in_order(results: Sequence[RunResult]) -> list[RunResult]:
         for count in suite.brokers
     }
     ours = [
-        with_reasons(it, by_name[it.suite].known)
-        for it in results
-        if it.peer == OTTLA and (it.suite, it.brokers) in places
+        with_reasons(result, by_name[result.suite].known)
+        for result in results
+        if result.peer == OTTLA and (result.suite, result.brokers) in places
     ]
     return sorted(ours, key=lambda result: places[result.suite, result.brokers])
 

@@ -31,7 +31,7 @@ PROTOCOLS = (
     "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 )
 
-# What no suite can do without, whichever the broker: groups that do not wait for others to come.
+# Every suite needs these, with either broker: groups do not wait for further members.
 # Replicas are as many as there are brokers, up to what the name asks for.
 COMMON = {
     "group.initial.rebalance.delay.ms": "0",
@@ -44,8 +44,8 @@ COMMON = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a broker listens, and what it tells clients."""
+class BrokerAddress:
+    """Where a broker listens, and what it advertises."""
 
     port: int
     internal_port: int | None
@@ -55,7 +55,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningBrokers:
     cluster: Cluster
     secured: Mapping[str, Sequence[str]]
     """host:port of each broker's secured listeners, by protocol."""
@@ -64,7 +64,7 @@ class Running:
 @contextmanager
 def running(
     kind: str, suite: Suite, count: int, directory: Path, token_keys: str = ""
-) -> Iterator[Running]:
+) -> Iterator[RunningBrokers]:
     """The brokers, up and knowing each other; stopped and their data removed afterwards.
 
     `token_keys` is where they find the keys of a provider of tokens.
@@ -90,7 +90,7 @@ def running(
         cluster.wait_until_all_are_up()
         if suite.secured and set(suite.secured.mechanisms) & set(security.SCRAM):
             security.add_scram_users(suite.secured, cluster.bootstrap)
-        yield Running(
+        yield RunningBrokers(
             cluster,
             {
                 protocol: [f"{suite.host}:{place.secured_ports[protocol]}" for place in places]
@@ -126,15 +126,17 @@ def proxied(suite: Suite, cluster: Cluster, program: Path, directory: Path) -> I
     command = [str(program), "-host", HOST, "-port", str(port), "-config", str(config)]
     server = spawn(command, log=directory / "toxiproxy.log")
     try:
-        for each in (port, *(suite.ports[: len(proxies)])):
-            wait_for_port(each)
+        for listening in (port, *(suite.ports[: len(proxies)])):
+            wait_for_port(listening)
         yield f"http://{HOST}:{port}"
     finally:
         server.stop()
 
 
-def properties(suite: Suite, node_id: int, count: int, place: Place, data: Path) -> dict[str, str]:
-    """A broker's own, the same for both kinds."""
+def properties(
+    suite: Suite, node_id: int, count: int, place: BrokerAddress, data: Path
+) -> dict[str, str]:
+    """The properties of one broker, the same for both kinds."""
     settings = {**COMMON, **suite.settings}
     listeners = {"PLAINTEXT": (f"{HOST}:{place.port}", place.advertised)}
     for protocol, port in place.secured_ports.items():
@@ -147,7 +149,7 @@ def properties(suite: Suite, node_id: int, count: int, place: Place, data: Path)
         "node.id": str(node_id),
         "listeners": ",".join(f"{name}://{bound}" for name, (bound, _) in listeners.items()),
         "advertised.listeners": ",".join(
-            f"{name}://{told}" for name, (_, told) in listeners.items()
+            f"{name}://{advertised}" for name, (_, advertised) in listeners.items()
         ),
         "listener.security.protocol.map": PROTOCOLS,
         "inter.broker.listener.name": between,
@@ -161,20 +163,20 @@ def properties(suite: Suite, node_id: int, count: int, place: Place, data: Path)
 
 
 def _secured_properties(suite: Suite, data: Path) -> dict[str, str]:
-    """A broker's data is in a folder of its own below the one that all share."""
+    """A broker's data is in its own folder below the shared one."""
     if suite.secured is None:
         return {}
     return security.properties(suite.secured, certificates(data.parent.parent))
 
 
 def capped(name: str, value: str, count: int) -> str:
-    """A cluster of two can't have three replicas, nor wait for two of one."""
+    """A cluster of two can't have three replicas, and a single broker no two in-sync ones."""
     if name.endswith(("replication.factor", "min.isr", "min.insync.replicas")):
         return str(min(int(value), count))
     return value
 
 
-def _places(suite: Suite, count: int) -> list[Place]:
+def _places(suite: Suite, count: int) -> list[BrokerAddress]:
     named_ports = suite.secured.ports if suite.secured else {}
     for port in (port for ports in (suite.ports, *named_ports.values()) for port in ports[:count]):
         if not is_free(port):
@@ -188,11 +190,11 @@ def _places(suite: Suite, count: int) -> list[Place]:
             protocol: named_ports[protocol][number] if protocol in named_ports else free_port()
             for protocol in (suite.secured.protocols if suite.secured else ())
         }
-        places.append(Place(port, internal, f"{suite.host}:{named or port}", secured))
+        places.append(BrokerAddress(port, internal, f"{suite.host}:{named or port}", secured))
     return places
 
 
-def _add_ottla(cluster: Cluster, suite: Suite, places: list[Place], connect: str) -> None:
+def _add_ottla(cluster: Cluster, suite: Suite, places: list[BrokerAddress], connect: str) -> None:
     for node_id, place in enumerate(places, suite.first_id):
         directory = _directory(cluster, node_id)
         lines = properties(suite, node_id, len(places), place, directory / "data")
@@ -204,7 +206,9 @@ def _add_ottla(cluster: Cluster, suite: Suite, places: list[Place], connect: str
         cluster.nodes[node_id] = Node(node_id, place.port, directory, command)
 
 
-def _add_kafka(cluster: Cluster, suite: Suite, places: list[Place], token_keys: str) -> None:
+def _add_kafka(
+    cluster: Cluster, suite: Suite, places: list[BrokerAddress], token_keys: str
+) -> None:
     node_ids = range(suite.first_id, suite.first_id + len(places))
     quorum = apache_kafka.new_quorum({node_id: free_port() for node_id in node_ids})
     for node_id, place in zip(node_ids, places, strict=True):
@@ -217,7 +221,7 @@ def _add_kafka(cluster: Cluster, suite: Suite, places: list[Place], token_keys: 
             directory, node_id=node_id, port=place.port, quorum=quorum, overrides=lines
         )
         command = apache_kafka.server_command(directory, heap=HEAP)
-        if token_keys:  # Kafka asks nobody else for keys (CVE-2025-27817)
+        if token_keys:  # Kafka fetches keys from no other address (CVE-2025-27817)
             command.insert(1, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={token_keys}")
         cluster.nodes[node_id] = Node(node_id, place.port, directory, command)
 

@@ -25,16 +25,16 @@ from suites.security import (
     SASL_SSL,
     SCRAM,
     SSL,
-    Secured,
+    SuiteSecurity,
 )
 from suites.sources import GoModule, Librdkafka, NodeCheckout, PyPISource, PythonCheckout
-from suites.suite import HOUR_S, Known, Suite
+from suites.suite import HOUR_S, KnownFailure, Suite
 
 MINUTE_S = 60
 IN_SECURITY = "runs in `librdkafka, security`"
 STARTS_BROKERS = "starts a broker with the keys it has made; tests/compat has the like of it"
 GSSAPI = "Kerberos: tests/compat has a KDC of its own"
-# For tests of ACLs. Who has none may do everything, the brokers among them.
+# For tests of ACLs. Resources without ACLs are open to everybody, also to brokers.
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -66,8 +66,8 @@ LIBRDKAFKA_LEFT_OUT = {
 }
 
 LIBRDKAFKA_KNOWN = (
-    Known("0098_|0101_|0103_", "creates topics with three replicas", frozenset({1})),
-    Known(
+    KnownFailure("0098_|0101_|0103_", "creates topics with three replicas", frozenset({1})),
+    KnownFailure(
         "do_test_DescribeConsumerGroups/0081_admin",
         "its static members have sessions of 6 s, which their last commit prolongs, and it deletes"
         " their groups 6 s after that: the last of them is empty by then, or in a millisecond",
@@ -95,7 +95,7 @@ LIBRDKAFKA_CONSUMER = Suite(
     left_out=LIBRDKAFKA_LEFT_OUT,
     known=(
         *LIBRDKAFKA_KNOWN,
-        Known(
+        KnownFailure(
             "0118_commit_rebalance$",
             "two members subscribe at once, and it takes the second for the one that closes when"
             " it has to give up partitions; if that one came first, it still is a member; on Apache"
@@ -119,20 +119,20 @@ LIBRDKAFKA_SECURITY = Suite(
         "ssl.enabled.protocols": "TLSv1.2",
     },
     racks=True,
-    secured=Secured((SSL, SASL_SSL), mechanisms=(PLAIN, *SCRAM, OAUTHBEARER)),
+    secured=SuiteSecurity((SSL, SASL_SSL), mechanisms=(PLAIN, *SCRAM, OAUTHBEARER)),
     known=(
-        Known(
+        KnownFailure(
             "SSL/0097_ssl_verify$",
             "expects the alert that Java sends for a certificate of an unknown authority"
             " (bad_certificate); OpenSSL sends the one that TLS has for it, unknown_ca",
         ),
-        Known(
+        KnownFailure(
             "(PLAIN|SCRAM-SHA-...)/0097_ssl_verify$",
             "the client reports a failed check of its own as a lost connection if the socket can be"
             " written to just then; on Apache Kafka 4.3.1 alike",
             sometimes=True,
         ),
-        Known(
+        KnownFailure(
             "OAUTHBEARER/0142_reauthentication$",
             "on a busy machine the token has less than a second left when the client authenticates"
             " again, and the next time comes within a second, which Kafka refuses as well",
@@ -149,7 +149,7 @@ LIBRDKAFKA_OIDC = Suite(
     brokers=LIBRDKAFKA_SECURITY.brokers,
     settings=LIBRDKAFKA_SECURITY.settings,
     racks=True,
-    secured=Secured((SASL_SSL,), mechanisms=(OAUTHBEARER,), provider=True),
+    secured=SuiteSecurity((SASL_SSL,), mechanisms=(OAUTHBEARER,), provider=True),
     limit_s=HOUR_S,
 )
 
@@ -159,7 +159,7 @@ LIBRDKAFKA_SASL_SSL = Suite(
     steps=librdkafka_steps.over_sasl_ssl,
     settings=LIBRDKAFKA_SETTINGS,
     racks=True,
-    secured=Secured((SASL_SSL,), scram_users=((ORDINARY[0], SCRAM[1], ORDINARY[1]),)),
+    secured=SuiteSecurity((SASL_SSL,), scram_users=((ORDINARY[0], SCRAM[1], ORDINARY[1]),)),
     left_out=LIBRDKAFKA_LEFT_OUT,
     known=LIBRDKAFKA_KNOWN,
     limit_s=2 * HOUR_S,
@@ -169,7 +169,7 @@ FRANZ_GO = Suite(
     name="franz-go",
     source=GoModule("github.com/twmb/franz-go", "v1.22.2", packages=("./pkg/kgo",)),
     steps=go_steps.franz_go,
-    secured=Secured((SASL_PLAINTEXT,)),
+    secured=SuiteSecurity((SASL_PLAINTEXT,)),
     limit_s=40 * MINUTE_S,
 )
 
@@ -177,7 +177,7 @@ FRANZ_GO_SSL = Suite(
     name="franz-go, SSL",
     source=FRANZ_GO.source,
     steps=go_steps.franz_go_over_tls,
-    secured=Secured((SSL, SASL_PLAINTEXT)),
+    secured=SuiteSecurity((SSL, SASL_PLAINTEXT)),
     left_out={
         "TestIssue769": "brings a dialer of its own, which the client refuses beside TLS, and the"
         " panic ends all others",
@@ -228,7 +228,7 @@ KAFKA_GO = Suite(
         "TestReaderConsumerGroup/verify_offset_committed": KAFKA_GO_PANIC,
         "TestReaderConsumerGroup/consumer_group_commits_on_close": KAFKA_GO_PANIC,
     },
-    secured=Secured(
+    secured=SuiteSecurity(
         (SASL_PLAINTEXT,),
         users={"adminplain": "admin-secret"},
         scram_users=(
@@ -238,14 +238,16 @@ KAFKA_GO = Suite(
         ports={SASL_PLAINTEXT: (9093,)},
     ),
     known=(
-        Known("TestReaderReadCompactedMessage", "segments of 200 bytes, which Kafka 4.0 refuses"),
-        Known(
+        KnownFailure(
+            "TestReaderReadCompactedMessage", "segments of 200 bytes, which Kafka 4.0 refuses"
+        ),
+        KnownFailure(
             "TestConn/test_delete_topics",
             "asks for the metadata of a deleted topic, which creates it again; Kafka answers"
             " before the new topic has partitions, Ottla after",
             sometimes=True,
         ),
-        Known(
+        KnownFailure(
             "TestReaderConsumerGroup/consumer_group_rebalance$",
             "expects as many records of two readers that have one partition and two; Apache Kafka"
             " 4.3.1 fails it alike",
@@ -277,13 +279,13 @@ KAFKA_PYTHON = Suite(
         "test_sasl_integration": STARTS_BROKERS,
     },
     known=(
-        Known(
+        KnownFailure(
             "test_delete_records$",
             "expects the records of three brokers in one poll",
             frozenset({3}),
             sometimes=True,
         ),
-        Known(
+        KnownFailure(
             "test_alter_replica_log_dirs$",
             "asks broker 0, which does not always have the replica",
             frozenset({3}),
@@ -307,23 +309,23 @@ AIOKAFKA = Suite(
     ),
     steps=python_steps.aiokafka,
     settings={**AUTHORIZER, "auto.create.topics.enable": "true", "num.partitions": "2"},
-    secured=Secured(
+    secured=SuiteSecurity(
         (SSL, SASL_PLAINTEXT, SASL_SSL), users={"test": "test", "test2": "test2"}
     ),
     first_id=0,
     left_out={"gssapi": GSSAPI},
     known=(
-        Known(
+        KnownFailure(
             "test_coordinator__heartbeat_routine",
             "counts the calls of a mock within hundredths of a second, which a busy machine misses",
             sometimes=True,
         ),
-        Known(
+        KnownFailure(
             r"TestAdmin::test_(describe_cluster|describe_configs_broker|metadata)$",
             "expects exactly one broker",
             brokers=frozenset({3}),
         ),
-        Known(
+        KnownFailure(
             r"TestKafkaClientIntegration::test_(bootstrap|no_concurrent_send_on_connection"
             r"|concurrent_send_on_different_connection_groups|set_topics_trigger_metadata_update)$",
             "asks any broker for a topic that was created a moment ago, and expects its leader",
@@ -354,20 +356,20 @@ CONFLUENT_SETTINGS = {
 CONFLUENT_LEFT_OUT = {
     "schema_registry": "runs in `confluent-kafka-python, registry`",
 }
-CONFLUENT_SECURED = Secured(
+CONFLUENT_SECURED = SuiteSecurity(
     (SASL_PLAINTEXT,), mechanisms=(PLAIN, *SCRAM, OAUTHBEARER), users={"sasl_user": "sasl_user"}
 )
 CONFLUENT_KNOWN = (
-    Known(
+    KnownFailure(
         "test_incremental_alter_configs",
         "the source of a topic's min.insync.replicas is DEFAULT_CONFIG here, and that of a dynamic"
         " default of brokers in Kafka",
     ),
-    Known(
+    KnownFailure(
         "test_partition_max_record_locks_caps_in_flight",
         "whole batches are acquired, beyond the cap; Apache Kafka 4.3.1 fails it alike",
     ),
-    Known(
+    KnownFailure(
         "test_sync_commit_releases_gil",
         "counts what another thread does during a commit, which is over too soon",
         sometimes=True,
@@ -430,7 +432,7 @@ KAFKAJS = Suite(
     ports=(9092, 9095, 9098),
     host="localhost",
     first_id=0,
-    secured=Secured(
+    secured=SuiteSecurity(
         (SSL, SASL_SSL),
         users={"test": "testtest", "bob": "bobbob", "alice": "alicealice"},
         scram_users=(
@@ -441,26 +443,28 @@ KAFKAJS = Suite(
         client_auth="none",
     ),
     known=(
-        Known("TxnOffsetCommit ignores invalid", "transactions are verified since KIP-890"),
-        Known(
+        KnownFailure("TxnOffsetCommit ignores invalid", "transactions are verified since KIP-890"),
+        KnownFailure(
             "Connection #connect PLAINTEXT rejects the Promise",
             "wants a name server that knows that there is no host kafkajs.test",
             sometimes=True,
         ),
-        Known("max timestamp difference configured", REMOVED_CONFIGS),
-        Known("describeConfigs request without config names returns all", REMOVED_CONFIGS),
-        Known("ListOffsets v0", "a version that Kafka 4.0 has removed"),
-        Known(
+        KnownFailure("max timestamp difference configured", REMOVED_CONFIGS),
+        KnownFailure("describeConfigs request without config names returns all", REMOVED_CONFIGS),
+        KnownFailure("ListOffsets v0", "a version that Kafka 4.0 has removed"),
+        KnownFailure(
             "Broker > (Heartbeat|OffsetCommit|OffsetFetch) |Consumer recovers from offset",
             KAFKAJS_NO_REBALANCE,
         ),
-        Known("Produce > v2 request with gzip", "compares bytes with another version of zlib"),
-        Known(
+        KnownFailure(
+            "Produce > v2 request with gzip", "compares bytes with another version of zlib"
+        ),
+        KnownFailure(
             "Producer emits the request timeout event",
             "expects that no broker answers within a millisecond",
             sometimes=True,
         ),
-        Known(
+        KnownFailure(
             "Broker > alterPartitionReassignments request",
             "asks for a reassignment that it began a moment ago, of no records, and expects that it"
             " is not over",
@@ -479,7 +483,7 @@ KAFKAJS_OAUTHBEARER = Suite(
     ports=KAFKAJS.ports,
     host=KAFKAJS.host,
     first_id=0,
-    secured=Secured(
+    secured=SuiteSecurity(
         (SSL, SASL_SSL), mechanisms=(OAUTHBEARER,), ports=KAFKAJS_PORTS, client_auth="none"
     ),
     limit_s=20 * MINUTE_S,
@@ -504,5 +508,5 @@ SUITES = (
     CONFLUENT_REGISTRY,
     *registry_suites.SUITES,
     *ksql_suites.SUITES,
-    ksqldb_suite.KSQLDB,
+    *ksqldb_suite.SUITES,
 )

@@ -18,7 +18,7 @@ from suites.sources import kafka_jars
 
 REQUEST_BYTES_MAX = 1000
 
-# The scripts of a Kafka distribution, which Maven's jars come without.
+# The scripts of a Kafka distribution, which Maven's jars lack.
 TOOLS = {
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
@@ -45,7 +45,7 @@ def write_tools(home: Path) -> None:
         script.write_text(text)
         script.chmod(0o755)
     libs = home / "libs"
-    if libs.is_symlink():  # of an earlier run, maybe to a version that is gone
+    if libs.is_symlink():  # of an earlier run, maybe of a version that was deleted
         libs.unlink()
     libs.symlink_to(kafka_jars())
 
@@ -57,7 +57,7 @@ class _Request(socketserver.StreamRequestHandler):
         words = self.rfile.readline(REQUEST_BYTES_MAX).decode().split()
         try:
             said = self.server.do(*words)
-        except Exception as error:  # the suite is to see it, and the runner is to go on
+        except Exception as error:  # the suite must see the failure, and the runner must continue
             said = f"failed: {error}"
         self.wfile.write(said.encode())
 

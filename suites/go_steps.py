@@ -19,7 +19,7 @@ def franz_go(run: Run, left_out: dict[str, str]) -> list[Step]:
 
 
 def franz_go_over_tls(run: Run, left_out: dict[str, str]) -> list[Step]:
-    """All tests once more, each connection with TLS and a certificate on both sides."""
+    """All tests again, each connection with TLS and a certificate on both sides."""
     files = {"ca": "ca.pem", "cert": "client.crt", "key": "client.key"}
     tls = ",".join(f"{what}:{run.certificates / name}" for what, name in files.items())
     seeds = ",".join(run.secured[SSL])

@@ -17,7 +17,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -25,7 +25,9 @@ from typing import Any, Final
 
 from ottla.rows.errors import SqlError
 from ottla.sql import SqlTestDriver
-from suites.ksqldb_values import BadCase, decoded, encoded, headers_of, register_schemas, same
+from ottla.sql.catalog import DataSource
+from suites.ksqldb_comparison import difference
+from suites.ksqldb_values import BadCase, CaseRegistry, encoded, headers_of, register_schemas
 
 FOLDER: Final = "query-validation-tests"
 REGISTRY: Final = re.compile(r"\b(AVRO|JSON_SR|PROTOBUF)\b", re.IGNORECASE)
@@ -115,33 +117,28 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 def _with_format(value: Any, form: str) -> Any:
     if isinstance(value, dict):
-        return {name: _with_format(each, form) for name, each in value.items()}
+        return {name: _with_format(item, form) for name, item in value.items()}
     if isinstance(value, list):
-        return [_with_format(each, form) for each in value]
+        return [_with_format(item, form) for item in value]
     return value.replace("{FORMAT}", form) if isinstance(value, str) else value
 
 
 def judge(case: Case) -> Verdict:
     body = case.body
-    properties = {
-        name: str(value)
-        for name, value in body.get("properties", {}).items()
-        if not name.startswith(PASSED_OVER)
-    }
     try:
-        with SqlTestDriver(properties) as driver:
+        with SqlTestDriver(properties_of(body)) as driver:
             try:
-                _prepare(driver, body)
+                prepare(body, driver.topic, driver.registry)
                 for statement in body["statements"]:
                     driver.execute(statement, {"auto.offset.reset": "earliest"})
             except SqlError as error:
-                return _refused(case, error)
+                return refused(case, error)
             for record in body.get("inputs", ()):
                 _pipe(driver, record)
             if case.negative:
                 if driver.failures:
                     return Verdict(case, True)
-                return Verdict(case, False, f"not refused: {_wanted(body)[:150]}")
+                return Verdict(case, False, f"not refused: {wanted_words(body)[:150]}")
             return _compared(case, driver)
     except BadCase as error:
         return Verdict(case, False, f"harness: {error}")
@@ -149,11 +146,19 @@ def judge(case: Case) -> Verdict:
         return Verdict(case, case.negative, f"{type(error).__name__}: {error}")
 
 
-def _wanted(body: dict[str, Any]) -> str:
+def properties_of(body: dict[str, Any]) -> dict[str, str]:
+    return {
+        name: str(value)
+        for name, value in body.get("properties", {}).items()
+        if not name.startswith(PASSED_OVER)
+    }
+
+
+def wanted_words(body: dict[str, Any]) -> str:
     return str(body["expectedException"].get("message", ""))
 
 
-def _refused(case: Case, error: SqlError) -> Verdict:
+def refused(case: Case, error: SqlError) -> Verdict:
     if case.negative:
         return Verdict(case, True)
     own = bool(OWN_FUNCTIONS.search(str(error)))
@@ -161,67 +166,45 @@ def _refused(case: Case, error: SqlError) -> Verdict:
     return Verdict(case, False, f"refused: {cause}", left_out=own)
 
 
-def _prepare(driver: SqlTestDriver, body: dict[str, Any]) -> None:
-    """As many partitions as the statements speak of: what is joined must have equally many."""
+def prepare(
+    body: dict[str, Any], make_topic: Callable[[str, int], object], registry: CaseRegistry
+) -> None:
+    """As many partitions as the statements name: joined topics must have equally many."""
     texts = "\n".join(body["statements"])
     given = [text for text in body["statements"] if PARTITIONS.search(text)]
-    wanted = [int(each) for text in given for each in PARTITIONS.findall(text)]
+    wanted = [int(count) for text in given for count in PARTITIONS.findall(text)]
     for record in body.get("inputs", ()) if wanted else ():
         if not any(f"'{record['topic']}'" in text for text in given):
-            driver.topic(record["topic"], max(wanted))
+            make_topic(record["topic"], max(wanted))
     for topic in body.get("topics", ()):
         if isinstance(topic, dict):
             if "partitions" in topic:
-                driver.topic(topic["name"], topic["partitions"])
-            register_schemas(driver.registry, topic, SCHEMA_ID.findall(texts))
+                make_topic(topic["name"], topic["partitions"])
+            register_schemas(registry, topic, SCHEMA_ID.findall(texts))
 
 
 def _pipe(driver: SqlTestDriver, record: dict[str, Any]) -> None:
     topic = record["topic"]
-    sources = driver.engine.state.catalog.sources.values()
-    layout = next((each.layout for each in sources if each.topic == topic), None)
+    layout = next((source.layout for source in _sources(driver) if source.topic == topic), None)
     key, value = encoded(record, layout, driver.registry)
     timestamp, headers = int(record.get("timestamp", 0)), headers_of(record) or ()
     driver.send(topic, key, value, timestamp, headers)
 
 
 def _compared(case: Case, driver: SqlTestDriver) -> Verdict:
-    by_topic: dict[str, list[dict[str, Any]]] = {}
-    for record in case.body.get("outputs", ()):
-        by_topic.setdefault(record["topic"], []).append(record)
-    sources = driver.engine.state.catalog.sources.values()
-    trouble = f" [{driver.failures[0]}]" if driver.failures else ""
-    for topic, wanted in by_topic.items():
-        layout = next((each.layout for each in sources if each.topic == topic), None)
-        if layout is None:
-            return Verdict(case, False, f"no source over {topic}")
-        found = [decoded(each, layout, driver.registry) for each in driver.records(topic)]
-        for number, expected in enumerate(wanted):
-            if number >= len(found):
-                break
-            cause = _differs(expected, found[number])
-            if cause:
-                return Verdict(case, False, f"{cause} (record {number} of {topic}){trouble}")
-        if len(found) != len(wanted):
-            more = "more" if len(found) > len(wanted) else "fewer"
-            cause = f"{more} records: {len(found)} instead of {len(wanted)}"
-            return Verdict(case, False, f"{cause} in {topic}{trouble}")
-    return Verdict(case, True)
+    layouts = {source.topic: source.layout for source in reversed(_sources(driver))}
+    cause = difference(
+        case.body.get("outputs", ()),
+        layouts,
+        lambda topic: [driver.records(topic)],
+        driver.registry,
+    )
+    trouble = f" [{driver.failures[0]}]" if cause and driver.failures else ""
+    return Verdict(case, not cause, f"{cause}{trouble}")
 
 
-def _differs(expected: dict[str, Any], found: dict[str, Any]) -> str:
-    for name in ("key", "value"):
-        if not same(expected.get(name), found[name]):
-            return f"{name}: expected {expected.get(name)!r}, found {found[name]!r}"
-    if "window" in expected and expected["window"] is not None:
-        wanted = (expected["window"]["start"], expected["window"]["end"])
-        if wanted != found["window"]:
-            return f"window: expected {wanted}, found {found['window']}"
-    if "timestamp" in expected and int(expected["timestamp"]) != found["timestamp"]:
-        return f"timestamp: expected {expected['timestamp']}, found {found['timestamp']}"
-    if "headers" in expected and headers_of(expected) != found["headers"]:
-        return f"headers: expected {headers_of(expected)}, found {found['headers']}"
-    return ""
+def _sources(driver: SqlTestDriver) -> list[DataSource]:
+    return list(driver.engine.state.catalog.sources.values())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -250,12 +233,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, tally in tallies.items():
         print(f"{name}: {tally}")
     print(f"{count} cases in {spent:.1f} s ({count / spent:.0f} a second)")
-    failures = [each for tally in tallies.values() for each in tally.failures]
+    failures = [failure for tally in tallies.values() for failure in tally.failures]
     if given.failures:
-        for each in failures:
-            print(f"- {each.case.name}: {each.cause}")
+        for failure in failures:
+            print(f"- {failure.case.name}: {failure.cause}")
     else:
-        causes = Counter(re.sub(r"[0-9]+|'[^']*'", "_", each.cause)[:90] for each in failures)
+        causes = Counter(re.sub(r"[0-9]+|'[^']*'", "_", failure.cause)[:90] for failure in failures)
         for cause, number in causes.most_common(40):
             print(f"{number:5} {cause}")
     return 1 if tallies["positive"].failures else 0

@@ -7,36 +7,52 @@ import json
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, localcontext
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from ottla.client.schema_registry import SchemaRegistry
 from ottla.engine.records import Headers
-from ottla.rows.formats.half import half_of
+from ottla.rows.formats.codec import codec_of
 from ottla.rows.formats.scalars import epoch_ms_of
 from ottla.rows.formats.windows import WindowKeys
-from ottla.rows.inference import columns_of
-from ottla.rows.schema import Column, Format, Layout
+from ottla.rows.schema import Column, FormatInfo, Layout
+from ottla.rows.schema_inference import infer_columns
 from ottla.rows.schema_properties import SCHEMA_ID
-from ottla.rows.types import Kind, SqlType
-from ottla.schemas.framing import split
+from ottla.rows.types import SqlBaseType, SqlType
+from ottla.schemas.framing import split_frame
 from ottla.schemas.schema_types import Reference
-from ottla.sql.testing.memory_registry import MemoryRegistry
 from ottla.sql.testing.memory_topics import MemoryRecord
 
 REGISTERED: Final = ("AVRO", "JSON_SR", "PROTOBUF")
 KINDS: Final = {"AVRO": "AVRO", "JSON": "JSON", "JSON_SR": "JSON", "PROTOBUF": "PROTOBUF"}
+FREE_ID: Final = 100_000
+"""For schemas without an id in a case that gives others one: no case has so large an id."""
 DIGITS_MAX: Final = 100
 EPSILON: Final = 0.000_001
 EPOCH: Final = date(1970, 1, 1)
 
 
 class BadCase(Exception):
-    """What this harness can't write or read."""
+    """A value that this harness can't write or read."""
+
+
+class CaseRegistry(Protocol):
+    """A registry in memory, or a context of one that runs."""
+
+    def register(
+        self,
+        subject: str,
+        kind: str,
+        text: str,
+        references: Sequence[Reference] = (),
+        *,
+        id: int | None = None,
+    ) -> object: ...
 
 
 def register_schemas(
-    registry: MemoryRegistry, topic: dict[str, Any], wanted: Sequence[tuple[str, str]]
+    registry: CaseRegistry, topic: dict[str, Any], wanted: Sequence[tuple[str, str]]
 ) -> None:
-    """`wanted`: part and id, as the statements speak of them; a case may count on its harness."""
+    """`wanted`: part and id that the statements name; a case may rely on its harness for them."""
     ids = {part.lower(): int(number) for part, number in wanted}
     for part in ("key", "value"):
         schema = topic.get(f"{part}Schema")
@@ -44,11 +60,12 @@ def register_schemas(
             continue
         kind = KINDS[str(topic.get(f"{part}Format") or _kind_of(schema)).upper()]
         text = schema if isinstance(schema, str) and kind == "PROTOBUF" else json_text(schema)
-        references = []
-        for each in topic.get(f"{part}SchemaReferences", ()):
-            registry.register(each["name"], kind, _text(each["schema"], kind))
-            references.append(Reference(each["name"], each["name"], 1))
         known = topic.get(f"{part}SchemaId", ids.get(part))
+        references = []
+        for number, reference in enumerate(topic.get(f"{part}SchemaReferences", ()), FREE_ID):
+            text_of = _text(reference["schema"], kind)
+            registry.register(reference["name"], kind, text_of, id=number if known else None)
+            references.append(Reference(reference["name"], reference["name"], 1))
         registry.register(f"{topic['name']}-{part}", kind, text, references, id=known)
 
 
@@ -66,7 +83,7 @@ def _kind_of(schema: Any) -> str:
 
 
 def encoded(
-    record: dict[str, Any], layout: Layout | None, registry: MemoryRegistry
+    record: dict[str, Any], layout: Layout | None, registry: SchemaRegistry
 ) -> tuple[bytes | None, bytes | None]:
     key, value = record.get("key"), record.get("value")
     if layout is None:
@@ -80,9 +97,9 @@ def encoded(
 
 
 def json_text(value: Any) -> str:
-    """With all digits that a number has, which `json.dumps` does not write."""
+    """JSON with all digits of a number, which `json.dumps` does not write."""
     if isinstance(value, dict):
-        pairs = (f"{json.dumps(name)}:{json_text(each)}" for name, each in value.items())
+        pairs = (f"{json.dumps(name)}:{json_text(item)}" for name, item in value.items())
         return f"{{{','.join(pairs)}}}"
     if isinstance(value, list):
         return f"[{','.join(map(json_text, value))}]"
@@ -97,9 +114,9 @@ def _raw(value: Any) -> bytes | None:
 
 def _bytes(
     value: Any,
-    format_: Format,
+    format_: FormatInfo,
     columns: Sequence[Column],
-    registry: MemoryRegistry,
+    registry: SchemaRegistry,
     *,
     of_key: bool,
 ) -> bytes | None:
@@ -112,57 +129,57 @@ def _bytes(
         return str(value).encode()
     if name == "NONE":
         return _raw(value)
-    half = half_of(format_, columns, of_key=of_key, registry=registry)
+    half = codec_of(format_, columns, of_key=of_key, registry=registry)
     if name == "KAFKA":
         try:
-            return half.write_row([_typed(value, each.type) for each in columns])
+            return half.write_row([_typed(value, column.type) for column in columns])
         except (ValueError, TypeError):
             return str(value).encode()
     if len(columns) == 1 and not (isinstance(value, dict) and _has(value, columns[0].name)):
         return half.write_row([_typed(value, columns[0].type)])
     if not isinstance(value, dict):
         raise BadCase(f"{name} of {value!r}")
-    by_name = {str(key).upper(): each for key, each in value.items()}
+    by_name = {str(key).upper(): item for key, item in value.items()}
     return half.write_row([_typed(by_name.get(c.name.upper()), c.type) for c in columns])
 
 
 def _has(value: dict[str, Any], name: str) -> bool:
-    return name.upper() in {str(each).upper() for each in value}
+    return name.upper() in {str(item).upper() for item in value}
 
 
 def _typed(value: Any, type_: SqlType) -> Any:
     if value is None:
         return None
     match type_.kind:
-        case Kind.INTEGER | Kind.BIGINT:
+        case SqlBaseType.INTEGER | SqlBaseType.BIGINT:
             return int(value)
-        case Kind.DOUBLE:
+        case SqlBaseType.DOUBLE:
             return float(value)
-        case Kind.DECIMAL:
+        case SqlBaseType.DECIMAL:
             with localcontext(prec=DIGITS_MAX):
                 return Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale))
-        case Kind.STRING:
+        case SqlBaseType.STRING:
             return value if isinstance(value, str) else json_text(value)
-        case Kind.BYTES:
+        case SqlBaseType.BYTES:
             return base64.b64decode(value)
-        case Kind.DATE:
+        case SqlBaseType.DATE:
             return _date(int(value))
-        case Kind.ARRAY:
+        case SqlBaseType.ARRAY:
             assert type_.element is not None
-            return [_typed(each, type_.element) for each in value]
-        case Kind.MAP:
+            return [_typed(item, type_.element) for item in value]
+        case SqlBaseType.MAP:
             assert type_.element is not None
-            return {key: _typed(each, type_.element) for key, each in value.items()}
-        case Kind.STRUCT:
-            by_name = {str(key).upper(): each for key, each in value.items()}
+            return {key: _typed(item, type_.element) for key, item in value.items()}
+        case SqlBaseType.STRUCT:
+            by_name = {str(key).upper(): item for key, item in value.items()}
             return {
-                each.name: _typed(by_name.get(each.name.upper()), each.type)
-                for each in type_.fields
+                field.name: _typed(by_name.get(field.name.upper()), field.type)
+                for field in type_.fields
             }
-        case Kind.TIME:
+        case SqlBaseType.TIME:
             seconds, rest = divmod(int(value), 1000)
             return time(seconds // 3600, seconds // 60 % 60, seconds % 60, rest * 1000)
-        case Kind.TIMESTAMP:
+        case SqlBaseType.TIMESTAMP:
             return datetime(1970, 1, 1) + timedelta(milliseconds=int(value))
     return value
 
@@ -179,15 +196,15 @@ def headers_of(record: dict[str, Any]) -> Headers | None:
     if found is None:
         return None
     return tuple(
-        (each["KEY"], None if each["VALUE"] is None else base64.b64decode(each["VALUE"]))
-        for each in found
+        (item["KEY"], None if item["VALUE"] is None else base64.b64decode(item["VALUE"]))
+        for item in found
     )
 
 
 # -- to be compared
 
 
-def decoded(record: MemoryRecord, layout: Layout, registry: MemoryRegistry) -> dict[str, Any]:
+def decoded(record: MemoryRecord, layout: Layout, registry: SchemaRegistry) -> dict[str, Any]:
     key, window = record.key, None
     if layout.windowed is not None and key is not None:
         key, start, end = WindowKeys(layout.windowed).split_row(key)
@@ -205,9 +222,9 @@ def decoded(record: MemoryRecord, layout: Layout, registry: MemoryRegistry) -> d
 
 def _value(
     data: bytes | None,
-    format_: Format,
+    format_: FormatInfo,
     columns: Sequence[Column],
-    registry: MemoryRegistry,
+    registry: SchemaRegistry,
     *,
     of_key: bool,
 ) -> Any:
@@ -220,30 +237,30 @@ def _value(
         return data.decode()
     if name in REGISTERED and not of_key and SCHEMA_ID in format_.properties:
         columns = _written(data, format_, columns, registry)
-    half = half_of(format_, columns, of_key=of_key, registry=registry)
+    half = codec_of(format_, columns, of_key=of_key, registry=registry)
     values = half.read_row(data)
     alone = len(columns) == 1 and (of_key or not format_.wrapped)
     if name == "KAFKA" or (alone and not name.startswith("PROTOBUF")):
         return plain(values[0]) if values else None
-    return {each.name: plain(value) for each, value in zip(columns, values, strict=True)}
+    return {column.name: plain(value) for column, value in zip(columns, values, strict=True)}
 
 
 def _written(
-    data: bytes, format_: Format, columns: Sequence[Column], registry: MemoryRegistry
+    data: bytes, format_: FormatInfo, columns: Sequence[Column], registry: SchemaRegistry
 ) -> Sequence[Column]:
-    """All columns of the schema that a value was written by, where the topic has one given."""
-    schema = registry.by_id(split(data)[0].id)
+    """All columns of the writer's schema, if the topic has one."""
+    schema = registry.by_id(split_frame(data)[0].id)
     properties = dict(format_.properties)
-    fields = columns_of(registry, schema, properties, part="VALUE", wrapped=format_.wrapped)
-    return [Column(each.name, each.type) for each in fields] if format_.wrapped else columns
+    fields = infer_columns(registry, schema, properties, part="VALUE", wrapped=format_.wrapped)
+    return [Column(field.name, field.type) for field in fields] if format_.wrapped else columns
 
 
 def plain(value: Any) -> Any:
-    """As ksqlDB's cases write it."""
+    """A value as ksqlDB's cases write it."""
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime):
@@ -258,12 +275,12 @@ def plain(value: Any) -> Any:
 
 
 def same(expected: Any, found: Any) -> bool:
-    """As ksqlDB's harness compares: names in either case, decimals as numbers or as text."""
+    """Compares as ksqlDB's harness does: names in any case, decimals as numbers or text."""
     if isinstance(expected, dict) and isinstance(found, dict):
         if len(expected) != len(found):
             return False
         return all(
-            same(each, found.get(name, found.get(name.upper()))) for name, each in expected.items()
+            same(item, found.get(name, found.get(name.upper()))) for name, item in expected.items()
         )
     if isinstance(expected, list) and isinstance(found, list):
         return len(expected) == len(found) and all(map(same, expected, found))
@@ -281,7 +298,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _same_number(expected: Any, found: Any) -> bool:
-    """Digits count in text; a DOUBLE that comes as one may differ in the last of them."""
+    """Text is compared by digits; a DOUBLE in text may differ in the last one."""
     if isinstance(found, float):
         return abs(float(expected) - found) < EPSILON or float(expected) == found
     if Decimal(expected) == Decimal(found):

@@ -1,4 +1,4 @@
-"""What librdkafka's tests of TLS and SASL want in their test.conf and in their environment."""
+"""The test.conf and environment for librdkafka's tests of TLS and SASL."""
 
 from __future__ import annotations
 

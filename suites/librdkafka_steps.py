@@ -41,14 +41,14 @@ def classic(run: Run, left_out: dict[str, str]) -> list[Step]:
 
 
 def consumer_protocol(run: Run, left_out: dict[str, str]) -> list[Step]:
-    """All tests once more, with the group protocol of KIP-848."""
+    """All tests again, with the group protocol of KIP-848."""
     return _steps(run, left_out, {"TEST_CONSUMER_GROUP_PROTOCOL": "consumer"})
 
 
 def over_sasl_ssl(run: Run, left_out: dict[str, str]) -> list[Step]:
-    """All tests once more, with every connection of theirs encrypted and authenticated.
+    """All tests once more, with all their connections encrypted and authenticated.
 
-    0081 makes ACLs for its own user and looks what it may do then.
+    0081 makes ACLs for its own user and checks what that user may do.
     """
     config = librdkafka_security.sasl_ssl(run, "SCRAM-SHA-512", ORDINARY)
     return _steps(run, left_out, {}, config)
@@ -73,7 +73,7 @@ def security(run: Run, left_out: dict[str, str]) -> list[Step]:
 
 
 def _lay_out(run: Run, config: dict[str, str], name: str = "test") -> Path:
-    """Tests look for files beside them: a folder that looks like librdkafka's own."""
+    """A folder that looks like librdkafka's own, because tests look for files beside them."""
     work = run.folder / "tests"
     if not work.exists():
         work.mkdir()

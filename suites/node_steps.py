@@ -1,4 +1,4 @@
-"""How kafkajs' suite is run: jest, with what it wants of docker done by a stand-in."""
+"""How kafkajs's suite is run: jest, with a stand-in for docker."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def read_junit(text: str) -> Outcomes:
 
 
 def read_jest(text: str) -> Outcomes:
-    """What jest writes with --json."""
+    """The outcomes in jest's --json output."""
     outcomes: Outcomes = {}
     for file in json.loads(text)["testResults"]:
         for test in file["assertionResults"]:
@@ -134,7 +134,7 @@ def _go_events(output: str) -> Iterator[dict[str, str]]:
 
 
 def _leaves(said: Iterable[str], verdicts: dict[str, Verdict]) -> list[str]:
-    """Tests without subtests; and parents that failed though each of their subtests passed."""
+    """Tests without subtests, and parents that failed although all their subtests passed."""
     names = list(said)
     parents = {name.rsplit("/", 1)[0] for name in names if "/" in name}
     children_failed = {

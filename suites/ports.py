@@ -1,4 +1,4 @@
-"""Ports of this machine: whether one is free, and when somebody listens on it."""
+"""Ports of this machine: whether one is free, and waiting until a process listens on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOOK_EVERY_S = 0.05
 
 
 class PortTaken(Exception):
-    """A suite names the ports that it looks at, and somebody else has one of them."""
+    """A suite uses fixed ports, and another process has one of them."""
 
 
 def is_free(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""How the suites of Python clients are run: pytest in an environment of their own."""
+"""How the suites of Python clients are run: pytest in a separate environment."""
 
 from __future__ import annotations
 

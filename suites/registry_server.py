@@ -1,4 +1,4 @@
-"""The schema registry of a run: a process of its own, before the run's brokers."""
+"""The schema registry of a run, a separate process in front of the run's brokers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.brokers import HOST, free_port
-from benchmarks.processes import Spawned, spawn
+from benchmarks.processes import SpawnedServer, spawn
 
 from suites.ports import PortTaken, is_free, wait_for_port
 
@@ -19,14 +19,14 @@ class RegistryNeed:
     """What a suite of registry tests assumes."""
 
     port: int | None = None
-    """Where it looks for the registry, if it can't be told."""
+    """A fixed address at which the suite expects the registry."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningRegistry:
     url: str
     log: Path
-    server: Spawned
+    server: SpawnedServer
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How suites of schema registries and their clients are run, on a registry of ours."""
+"""How suites of schema registries and their clients are run against Ottla's registry."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def confluent_registry(run: Run, left_out: dict[str, str]) -> list[Step]:
 
 
 def karapace(run: Run, left_out: dict[str, str]) -> list[Step]:
-    """Its tests import its own sources, for a client and for the words of its errors."""
+    """Its tests import its own sources, for a client and for error messages."""
     switches = ("--registry-url", run.registry, "--kafka-bootstrap-servers", run.bootstrap)
     environment = {"PYTHONPATH": f"{run.home / 'sources/src'}:{STAND_INS}"}
     wanted = [*KARAPACE_TESTS, "-o", "addopts=", "-p", "karapace_registry", *switches]
@@ -56,7 +56,7 @@ def karapace(run: Run, left_out: dict[str, str]) -> list[Step]:
 
 
 def kafkajs_registry(run: Run, left_out: dict[str, str]) -> list[Step]:
-    """What is left out is a file."""
+    """The excluded tests are a file."""
     report = run.folder / "report.json"
     command = [
         str(run.home / "sources/node_modules/.bin/jest"), "--ci", "--maxWorkers=1", "--forceExit",

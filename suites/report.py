@@ -19,6 +19,7 @@ BEGIN = "<!-- suites: begin (written by `make suites ARGS=--write-docs`) -->"
 END = "<!-- suites: end -->"
 TESTS_NAMED_MAX = 6
 COLUMNS = 100
+KEPT_SPACE = "\0"
 
 
 def print_table(console: Console, results: Sequence[RunResult]) -> None:
@@ -51,8 +52,8 @@ def print_table(console: Console, results: Sequence[RunResult]) -> None:
 def notes(result: RunResult) -> list[str]:
     where = f"{result.suite} on {result.brokers}"
     lines = [f"{where}: not run: {result.not_run}"] if result.not_run else []
-    lines += [f"{where}: FAILED {it.test}: {it.said}" for it in result.unknown]
-    lines += [f"{where}: known {it.test}: {it.reason}" for it in result.known]
+    lines += [f"{where}: FAILED {failure.test}: {failure.said}" for failure in result.unknown]
+    lines += [f"{where}: known {failure.test}: {failure.reason}" for failure in result.known]
     lines += [f"{where}: a known failure is gone: {pattern}" for pattern in result.gone]
     lines += [f"{where}: {trouble}" for trouble in result.troubles]
     return lines
@@ -87,14 +88,20 @@ def as_markdown(results: Sequence[RunResult], suites: Sequence[Suite] = ()) -> s
 
 
 def _by_reason(tests_of: dict[tuple[str, str], list[str]]) -> Iterator[str]:
-    """A list entry for each suite and reason, at the width of the docs."""
+    """A list entry for each suite and reason, wrapped at the docs' width."""
     for (suite, reason), tests in tests_of.items():
-        shown = ", ".join(f"`{test}`" for test in tests[:TESTS_NAMED_MAX])
+        shown = ", ".join(map(_code_span, tests[:TESTS_NAMED_MAX]))
         more = f" and {len(tests) - TESTS_NAMED_MAX} more" if len(tests) > TESTS_NAMED_MAX else ""
         text = f"- {suite}: {shown}{more}: {reason}."
         yield textwrap.fill(
             text, COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
+        ).replace(KEPT_SPACE, " ")
+
+
+def _code_span(test: str) -> str:
+    """The name of a test, which stays on one line so that a search finds it."""
+    fence = "``" if "`" in test else "`"
+    return f"{fence}{test.strip()}{fence}".replace(" ", KEPT_SPACE)
 
 
 def write_docs(path: Path, results: Sequence[RunResult], suites: Sequence[Suite] = ()) -> None:
@@ -111,7 +118,7 @@ def keep(path: Path, result: RunResult) -> None:
 
     Without the words of suites and brokers: they name places of one machine.
     """
-    kept = {_key(each): each for each in kept_results(path)}
+    kept = {_key(result): result for result in kept_results(path)}
     if not result.not_run:
         failures = [replace(failure, said="") for failure in result.failures]
         kept[_key(result)] = replace(result, failures=failures, troubles=[])
@@ -123,7 +130,7 @@ def keep(path: Path, result: RunResult) -> None:
 def kept_results(path: Path) -> list[RunResult]:
     if not path.exists():
         return []
-    return [RunResult.from_json(each) for each in json.loads(path.read_text())]
+    return [RunResult.from_json(result) for result in json.loads(path.read_text())]
 
 
 def _key(result: RunResult) -> tuple[str, int, str]:

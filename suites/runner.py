@@ -1,4 +1,4 @@
-"""One run: sources, brokers, commands, outcomes. Whatever it starts it stops."""
+"""One run: sources, brokers, commands, outcomes. It stops all that it starts."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _run_step(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """With all that it has started; the time between the signals lets a test runner report."""
+    """Ends it with its descendants; the time between the signals lets a test runner report."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -189,7 +189,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _errors(log: Path) -> Path:
-    """The other stream of a command: in one file the two would break each other's lines."""
+    """A separate file for stderr: in one file the two streams would break each other's lines."""
     return log.with_suffix(".stderr.log")
 
 
@@ -209,7 +209,7 @@ def _text(log: Path) -> str:
 
 
 def _environment(control: Path) -> dict[str, str]:
-    """What we need of Python's settings is not a suite's business."""
+    """The environment of a suite, without Python settings of this process."""
     ours = ("PYTHONPATH", "VIRTUAL_ENV", "CI")
     kept = {name: value for name, value in os.environ.items() if name not in ours}
     return {
@@ -245,14 +245,14 @@ def _tracebacks(log: Path) -> Iterator[str]:
 
 
 def _remove_data(folder: Path) -> None:
-    """Logs stay; what the brokers stored does not."""
+    """Keeps the logs and deletes the brokers' data."""
     for data in folder.glob("brokers/node-*/data"):
         shutil.rmtree(data, ignore_errors=True)
 
 
 def _count(outcomes: Outcomes) -> str:
     verdicts = [outcome.verdict for outcome in outcomes.values()]
-    return ", ".join(f"{verdicts.count(each)} {each}" for each in ("passed", "failed", "skipped"))
+    return ", ".join(f"{verdicts.count(kind)} {kind}" for kind in ("passed", "failed", "skipped"))
 
 
 def _tail(log: Path) -> str:

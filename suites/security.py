@@ -16,14 +16,14 @@ SSL, SASL_PLAINTEXT, SASL_SSL = "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ADMIN = "admin", "admin-secret"
-ORDINARY = "tester", "tester-secret"  # no super user: what ACLs take away counts
+ORDINARY = "tester", "tester-secret"  # not a super user, so that ACLs apply
 SCRAM_ITERATIONS = 4096
 MODULES = "org.apache.kafka.common.security"
 
 
 @dataclass(frozen=True, slots=True)
-class Secured:
-    """What a suite wants beside the plain listener; clients of that one are super users."""
+class SuiteSecurity:
+    """What a suite needs beside the plain listener, whose clients are super users."""
 
     protocols: Sequence[str]
     mechanisms: Sequence[str] = (PLAIN, *SCRAM)
@@ -32,7 +32,7 @@ class Secured:
     scram_users: Sequence[tuple[str, str, str]] = ()
     """Name, mechanism, password."""
     ports: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Where the suite looks for the listeners of a protocol, if it can't be told."""
+    """Fixed addresses at which the suite expects the listeners of a protocol."""
     client_auth: str = "required"
     """Of the listener SSL, whose clients have nothing else to show."""
     provider: bool = False
@@ -48,7 +48,7 @@ def make_certificates(directory: Path, host: str) -> Path:
     return directory
 
 
-def properties(secured: Secured, certificates: Path) -> dict[str, str]:
+def properties(secured: SuiteSecurity, certificates: Path) -> dict[str, str]:
     lines = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(certificates / "broker.pem"),
@@ -59,7 +59,7 @@ def properties(secured: Secured, certificates: Path) -> dict[str, str]:
         "super.users": f"User:ANONYMOUS;User:{ADMIN[0]}",
     }
     if OAUTHBEARER in secured.mechanisms and not secured.provider:
-        lines["ottla.sasl.oauthbearer.unsecured"] = "true"  # as Kafka's, without being asked to
+        lines["ottla.sasl.oauthbearer.unsecured"] = "true"  # as Kafka does by default
     for protocol in secured.protocols:
         if protocol.startswith("SASL"):
             for mechanism in secured.mechanisms:
@@ -77,15 +77,15 @@ def token_properties(keys: str) -> dict[str, str]:
     }
 
 
-def add_scram_users(secured: Secured, bootstrap: str) -> None:
-    """By the plain listener, over the wire: that way there is on both kinds of broker."""
+def add_scram_users(secured: SuiteSecurity, bootstrap: str) -> None:
+    """Over the plain listener, which works on both kinds of broker."""
     admins = [(ADMIN[0], mechanism, ADMIN[1]) for mechanism in SCRAM]
     with Admin(bootstrap) as admin:
         for user, mechanism, password in (*admins, *secured.scram_users):
             admin.users.set_password(user, mechanism, password, SCRAM_ITERATIONS)
 
 
-def _login_module(mechanism: str, secured: Secured) -> str:
+def _login_module(mechanism: str, secured: SuiteSecurity) -> str:
     if mechanism == PLAIN:
         users = {ADMIN[0]: ADMIN[1], **secured.users}
         known = " ".join(f'user_{name}="{password}"' for name, password in users.items())

@@ -25,7 +25,7 @@ INSTALL_S_MAX = 1800
 
 
 class MissingError(Exception):
-    """The sources of a suite are not there; the message says what to do."""
+    """The sources of a suite are missing; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class GoModule:
 
 @dataclass(frozen=True, slots=True)
 class GoCheckout:
-    """Tests in Go that the proxy has no module of."""
+    """Tests in Go that are not a module on the proxy."""
 
     name: str
     packages: Sequence[str]
@@ -77,7 +77,7 @@ class GoCheckout:
 
 @dataclass(frozen=True, slots=True)
 class PyPISource:
-    """A source distribution with tests in it, and an environment of its own for them."""
+    """A source distribution that has tests, and an environment for them."""
 
     package: str
     version: str
@@ -138,7 +138,7 @@ class PythonCheckout:
 
 @dataclass(frozen=True, slots=True)
 class FilesCheckout:
-    """Files of a checkout, which this repository's own code runs."""
+    """Files of a checkout that code in this repository runs."""
 
     name: str
     copied: Sequence[str]
@@ -229,14 +229,14 @@ def kafka_jars() -> Path:
 
 
 def make_venv(home: Path, requirements: Sequence[str]) -> None:
-    """By uv, which `make` installs: pip takes minutes for what it does in seconds."""
+    """By uv, which `make` installs: it takes seconds where pip takes minutes."""
     uv, python = str(Path(sys.executable).parent / "uv"), str(home / "venv/bin/python")
     _run([sys.executable, "-m", "venv", str(home / "venv")], home)
     _run([uv, "pip", "install", "--quiet", "--python", python, *requirements], home)
 
 
 def _once(home: Path, stamp: str, make: Callable[[Path], None]) -> None:
-    """Made in its place, as an environment of Python can't be moved; the stamp comes last."""
+    """Created in its final place: virtual environments can't be moved. The stamp comes last."""
     ready = home / ".ready"
     if ready.exists() and ready.read_text() == stamp:
         return

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from suites.outcomes import Outcomes
 from suites.registry_server import RegistryNeed
-from suites.security import Secured
+from suites.security import SuiteSecurity
 from suites.token_provider import TokenProvider
 
 HOUR_S = 3600
@@ -24,13 +24,13 @@ class Source(Protocol):
         ...
 
     def prepare(self, home: Path, checkouts: Path | None) -> None:
-        """Installs all that a run needs below `home`; quick if it is there already."""
+        """Installs what a run needs below `home`; quick if it is already installed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a suite on brokers that are up."""
+    """One run of a suite on running brokers."""
 
     home: Path
     """What `Source.prepare` has filled."""
@@ -67,7 +67,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of a run. What it prints, or the file that it writes, is read for outcomes."""
+    """A command of a run. Its output, or a file that it writes, has the outcomes."""
 
     command: Sequence[str]
     cwd: Path
@@ -80,7 +80,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownFailure:
     """A failure with a reason. Patterns are searched for in the test's name."""
 
     pattern: str
@@ -105,16 +105,16 @@ class Suite:
     brokers: Sequence[int] = (1, 3)
     """Sizes of clusters it is run on."""
     ports: Sequence[int] = ()
-    """Where it looks for brokers, if it can't be told."""
+    """Fixed addresses at which the suite expects brokers."""
     host: str = "127.0.0.1"
     """What brokers advertise."""
     first_id: int = 1
     racks: bool = False
     proxied: bool = False
     """Clients reach the brokers through toxiproxy, brokers reach each other directly."""
-    secured: Secured | None = None
+    secured: SuiteSecurity | None = None
     registry: RegistryNeed | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Tests that are not run, in the suite's own way to name them, and why."""
-    known: Sequence[Known] = ()
+    known: Sequence[KnownFailure] = ()
     limit_s: int = HOUR_S

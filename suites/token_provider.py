@@ -41,7 +41,7 @@ class TokenProvider:
         return f"{self.address}/keys"
 
     def environment(self) -> dict[str, str]:
-        """By the names that librdkafka's own harness gives them."""
+        """By the names in librdkafka's own harness."""
         return {
             "VALID_OIDC_URL": f"{self.address}/retrieve",
             "INVALID_OIDC_URL": f"{self.address}/retrieve/badformat",

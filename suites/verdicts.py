@@ -1,4 +1,4 @@
-"""What a run means: which failures are known, which are news, and which known ones have gone."""
+"""The verdict of a run: known failures, new failures, and known ones that now pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from suites.outcomes import Outcomes
-from suites.suite import Known
+from suites.suite import KnownFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class RunResult:
 
 
 def judge(
-    outcomes: Outcomes, known: Sequence[Known], *, suite: str, brokers: int, peer: str
+    outcomes: Outcomes, known: Sequence[KnownFailure], *, suite: str, brokers: int, peer: str
 ) -> RunResult:
     here = [entry for entry in known if not entry.brokers or brokers in entry.brokers]
     failures = []
@@ -87,17 +87,17 @@ def judge(
     )
 
 
-def with_reasons(result: RunResult, known: Sequence[Known]) -> RunResult:
-    """A result of an earlier run with the reasons of the catalogue as it is now."""
+def with_reasons(result: RunResult, known: Sequence[KnownFailure]) -> RunResult:
+    """A result of an earlier run with the catalogue's present reasons."""
     failures = []
     for failure in result.failures:
-        reasons = [it.reason for it in known if it.matches(failure.test, result.brokers)]
+        reasons = [entry.reason for entry in known if entry.matches(failure.test, result.brokers)]
         failures.append(replace(failure, reason=reasons[0] if reasons else ""))
     return replace(result, failures=failures)
 
 
-def _all_passed(entry: Known, outcomes: Outcomes, brokers: int) -> bool:
-    """False as well if the tests of this entry did not run."""
+def _all_passed(entry: KnownFailure, outcomes: Outcomes, brokers: int) -> bool:
+    """Also False if the tests of this entry did not run."""
     verdicts = {
         outcome.verdict for test, outcome in outcomes.items() if entry.matches(test, brokers)
     }

@@ -1,4 +1,4 @@
-"""What all tests share: signals, and how they are spread over processes (`--dist loadfile`).
+"""For all tests: signals, and their distribution over processes (`--dist loadfile`).
 
 Each process has brokers, a Spark and folders of its own, as every run has. The tests of a file stay
 together, in their order: fixtures of a module are made once. Files that take long come first, so
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Tests read the supplement of Kafka's messages, which the generator has.
 sys.path.append(str(Path(__file__).parents[1] / "tools"))
 
-# A busy machine takes seconds for what takes milliseconds: how long an example takes says nothing.
+# A busy machine needs seconds instead of milliseconds, so the time of an example means nothing.
 hypothesis.settings.register_profile(
     "any-machine",
     deadline=None,
@@ -53,6 +53,7 @@ LONG = (
 FIRST = {name: place for place, name in enumerate(LONG)}
 
 LOGGERS = ("ottla", "ottla.client", "hypercorn", "py4j", "pyspark")
+REASON_MAX = 500
 SPARK_TEST_S_MAX = 300
 """The first test waits for the JVM, and a busy machine for everything."""
 
@@ -65,14 +66,16 @@ def pytest_configure() -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """A failure is a line at once: a run that is ended before its summary has still named it."""
+    """Prints failures at once, so that an interrupted run has still named them."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        reason = report.longreprtext.rstrip().rpartition("\n")[2]
-        print(f"\nfailing: {report.nodeid} ({report.when}): {reason}", file=sys.stderr)
+        place = report.longreprtext.rstrip().rpartition("\n")[2]
+        crash = getattr(report.longrepr, "reprcrash", None)
+        reason = " ".join(crash.message.split())[:REASON_MAX] if crash else ""
+        print(f"\nfailing: {report.nodeid} ({report.when}): {place}: {reason}", file=sys.stderr)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):  # one of several processes
+    if hasattr(config, "workerinput"):  # one of several worker processes
         items.sort(key=lambda item: FIRST.get(item.path.name, len(FIRST)))
     for item in items:
         if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
@@ -80,9 +83,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Ten thousand tests and their modules stay: no later collection walks over them.
+    """Freezes ten thousand tests and their modules, so that no later collection visits them.
 
-    One that did took half a second on a busy machine, in the middle of whatever was measured.
+    Such a collection took half a second on a busy machine, during measurements.
     """
     gc.collect()
     gc.freeze()
@@ -90,23 +93,23 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def loggers_as_they_were() -> Iterator[None]:
-    """The shell and the server turn logging their way; other tests of this process listen, too."""
+    """The shell and the server change the logging setup; restores it for the other tests."""
     loggers = [logging.getLogger(name) for name in LOGGERS]
-    before = [(each.level, each.propagate, list(each.handlers)) for each in loggers]
+    before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
     yield
-    for each, (level, propagate, handlers) in zip(loggers, before, strict=True):
-        for handler in set(each.handlers).difference(handlers):
+    for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
+        for handler in set(logger.handlers).difference(handlers):
             handler.close()
-        each.setLevel(level)
-        each.propagate, each.handlers = propagate, handlers
+        logger.setLevel(level)
+        logger.propagate, logger.handlers = propagate, handlers
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from ottla.spark import archive, session
+    from ottla.spark import class_data_archive, session
 
-    # A test run leaves nothing behind that works on.
-    os.environ[archive.SWITCH] = "off"
+    # A test run leaves no running process behind.
+    os.environ[class_data_archive.SWITCH] = "off"
     started = session.start(master="local[2]", app_name="tests")
     yield started
     started.stop()

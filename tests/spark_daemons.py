@@ -52,7 +52,7 @@ def connect_server(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def daemon(main: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A JVM of Spark's: gone when the block is left."""
+    """A JVM of Spark, which ends with the block."""
     settings = log.with_suffix(".properties")
     settings.write_text(gateway.log_settings(log))
     options = [f"-Dlog4j2.configurationFile={settings}", *SHORT_LIVED]

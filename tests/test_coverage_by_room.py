@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coverage_by_room import by_room, floors, show
+from coverage_by_room import by_room, floors, floors_of, show
 
 
 def file_of(statements: int, covered: int) -> dict[str, dict[str, int]]:
@@ -12,7 +12,7 @@ def file_of(statements: int, covered: int) -> dict[str, dict[str, int]]:
 
 
 FILES = {
-    "src/ottla/wire/primitives.py": file_of(10, 9),
+    "src/ottla/wire/fields.py": file_of(10, 9),
     "src/ottla/wire/deep/er.py": file_of(10, 6),
     "src/ottla/clock.py": file_of(4, 1),
     "src/ottla/net/__init__.py": file_of(0, 0),
@@ -27,3 +27,9 @@ def test_only_what_has_a_floor_can_be_below_it(capsys: pytest.CaptureFixture[str
     assert show(by_room(FILES), floors("wire 76\nall 66\n")) == ["wire"]
     assert "wire              75.0%    76%" in capsys.readouterr().out
     assert show(by_room(FILES), floors("wire 75\n")) == []
+
+
+def test_a_floor_leaves_room_for_a_run_that_covers_a_little_less() -> None:
+    written = floors_of({"wire": 75.4, "net": 76.0, "all": 0.3})
+    assert written == "wire 74\nnet 75\nall 0\n"
+    assert show({"wire": 74.0, "net": 75.1, "all": 0.0}, floors(written)) == []

@@ -1,4 +1,4 @@
-"""Mistakes of others (CVEs) that no other test has the name of: `grep -rn test_cve_` finds all.
+"""CVEs of other projects that no other test names: `grep -rn test_cve_` finds all.
 
 CVE-2026-35554 (a race in the Java producer's buffers) has no counterpart: librdkafka produces here.
 """
@@ -16,8 +16,8 @@ import pytest
 from ottla.auth.acls import AclOperation, AclResource
 from ottla.auth.plain import PlainMechanism
 from ottla.auth.scram import ScramClient, ScramCredential
-from ottla.auth.scram_server import ScramExchange
-from ottla.broker.guards.table import GUARDS
+from ottla.auth.scram_server import ScramServerExchange
+from ottla.broker.authorization.api_authorizations import API_AUTHORIZATIONS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.compression import decompress
 from ottla.rows.errors import SqlError
@@ -44,7 +44,7 @@ class OneUser:
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, bytes]]:
-    """What is compared in constant time."""
+    """The values compared in constant time."""
     pairs: list[tuple[Any, Any]] = []
     original = hmac.compare_digest
 
@@ -70,16 +70,16 @@ def test_cve_2021_38153_plain_passwords_are_compared_in_constant_time(
 def test_cve_2021_38153_scram_proofs_are_compared_in_constant_time(
     compared: list[tuple[bytes, bytes]], name: str
 ) -> None:
-    exchange = ScramExchange("SCRAM-SHA-256", OneUser(), b"of the server")
+    exchange = ScramServerExchange("SCRAM-SHA-256", OneUser(), b"of the server")
     client = ScramClient("SCRAM-SHA-256", name, "wrong")
     proof = client.final(exchange.step(client.first(), 0).token)
     with pytest.raises(KafkaError):
         exchange.step(proof, 0)
-    assert [len(one) for one, _ in compared[1:]] == [32]  # after the nonce: the stored key
+    assert [len(secret) for secret, _ in compared[1:]] == [32]  # after the nonce: the stored key
 
 
 def test_cve_2023_34455_a_block_of_snappy_is_as_large_as_it_says_or_refused() -> None:
-    """33 bytes that say they unpack to 2 GB: the size is looked at before memory is asked for."""
+    """33 bytes that claim to unpack to 2 GB: the size is checked before memory is allocated."""
     block = b"\xff\xff\xff\xff\x07" + bytes(28)
     with pytest.raises(KafkaError) as caught:
         decompress(SNAPPY, block)
@@ -95,7 +95,7 @@ def test_cve_2026_41115_consumer_group_describe_asks_for_describe() -> None:
 
     ctx: Any = SimpleNamespace(may=may, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, version=1)
     request = ConsumerGroupDescribeRequest(group_ids=["g"])
-    response = GUARDS[ApiKey.CONSUMER_GROUP_DESCRIBE](lambda *_: None, ctx, request)
+    response = API_AUTHORIZATIONS[ApiKey.CONSUMER_GROUP_DESCRIBE](lambda *_: None, ctx, request)
     assert asked == [(AclOperation.DESCRIBE, AclResource.GROUP, "g")]
     assert [group.error_code for group in response.groups] == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
 
@@ -110,7 +110,7 @@ def test_cve_2023_52251_cve_2026_5562_no_text_of_a_user_is_run_as_a_program() ->
         and isinstance(node.func, ast.Name)
         and node.func.id in ("eval", "exec")
     ]
-    # Expressions of the SQL become Python, of which little is allowed: see the next test.
+    # SQL expressions become restricted Python: see the next test.
     assert calls == ["ottla/sql/evaluation.py"]
 
 
@@ -119,7 +119,7 @@ def test_cve_2023_52251_cve_2026_5562_no_text_of_a_user_is_run_as_a_program() ->
     [
         "().__class__.__base__.__subclasses__()",
         "row.__class__",
-        "[each for each in row]",
+        "[item for item in row]",
         "(name := row)",
         "f'{row!r}'",
         "(lambda: (yield))()",
@@ -128,7 +128,7 @@ def test_cve_2023_52251_cve_2026_5562_no_text_of_a_user_is_run_as_a_program() ->
     ],
 )
 def test_cve_2023_52251_no_expression_of_the_sql_reaches_into_python(text: str) -> None:
-    with pytest.raises(SqlError, match="No expression of the SQL has"):
+    with pytest.raises(SqlError, match="Not allowed in an expression"):
         compiled([text])
 
 

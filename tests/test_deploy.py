@@ -1,4 +1,4 @@
-"""deploy/: sample properties start real servers, and what names a command names one that works."""
+"""deploy/: sample properties start real servers, and its commands work."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_server_properties_start_a_broker(tmp_path: Path) -> None:
         address = f"127.0.0.1:{kafka}"
         with running("broker", address, "kafka-server-start", str(path), OTTLA_RUN_DIR="/dev/null"):
             with Admin(address) as admin:
-                assert [str(each) for each in admin.cluster().nodes] == [f"localhost:{kafka}"]
+                assert [str(node) for node in admin.cluster().nodes] == [f"localhost:{kafka}"]
             with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics") as answer:
                 assert answer.status == 200
             assert health(["broker", address]) == 0
@@ -113,7 +113,7 @@ def test_zookeeper_properties_start_zookeeper_and_the_pods_command_a_broker(
         place = f"127.0.0.1:{zookeeper}"
         start = ("zookeeper-server-start", str(path))
         with running("zookeeper", place, *start, OTTLA_RUN_DIR=str(tmp_path / "run")):
-            found = {each["kind"]: each for each in documents("kubernetes/ottla.yaml")}
+            found = {document["kind"]: document for document in documents("kubernetes/ottla.yaml")}
             pod = found["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
             properties = tmp_path / "server.properties"
             properties.write_text(found["ConfigMap"]["data"]["server.properties"])
@@ -127,7 +127,7 @@ def test_zookeeper_properties_start_zookeeper_and_the_pods_command_a_broker(
             )
             script = pod["args"][0].replace("/etc/ottla/server.properties", str(properties))
             names = {"POD_NAME": "ottla-2", "POD_NAMESPACE": "shop", "NODE_NAME": "machine-1"}
-            assert {each["name"] for each in pod["env"]} == set(names)
+            assert {variable["name"] for variable in pod["env"]} == set(names)
             address = f"127.0.0.1:{kafka}"
             command = ("/bin/sh", "-c", script)
             with running("broker", address, *command, **names), Admin(address) as admin:
@@ -155,11 +155,15 @@ def test_connect_distributed_properties_start_a_worker(tmp_path: Path) -> None:
 
 def test_ensembles_name_the_same_servers() -> None:
     zookeeper = documents("kubernetes/zookeeper.yaml")[-1]["spec"]
-    (config,) = (each for each in documents("kubernetes/ottla.yaml") if each["kind"] == "ConfigMap")
+    (config,) = (
+        document
+        for document in documents("kubernetes/ottla.yaml")
+        if document["kind"] == "ConfigMap"
+    )
     connect = parse_properties(config["data"]["server.properties"])["zookeeper.connect"]
     assert len(connect.split(",")) == zookeeper["replicas"]
     servers = zookeeper["template"]["spec"]["containers"][0]["env"][0]["value"]
-    hosts = [each.split(":")[0] for each in connect.partition("/")[0].split(",")]
+    hosts = [address.split(":")[0] for address in connect.partition("/")[0].split(",")]
     assert re.findall(r"=([^:]+):2888", servers) == hosts
 
 
@@ -173,7 +177,7 @@ def test_compose_has_commands_and_checks_that_exist() -> None:
             timeout=WAIT_S_MAX,
         )
         assert done.returncode == 0, done.stderr
-        for option in (each for each in service["command"] if each.startswith("--")):
+        for option in (argument for argument in service["command"] if argument.startswith("--")):
             assert option in done.stdout, f"{name}: {option}"
         if name != "broker":
             *_, module, kind, url = service["healthcheck"]["test"]
@@ -185,7 +189,7 @@ def verb_of(command: list[str]) -> list[str]:
     return command[:2] if command[0] == "connect" else command[:1]
 
 
-def test_the_image_is_not_roots_and_is_asked_whether_it_is_well() -> None:
+def test_the_image_does_not_run_as_root_and_has_a_health_check() -> None:
     lines = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
     words = {line.split()[0]: line for line in lines if line and not line.startswith("#")}
     assert words["USER"] == "USER 10001:10001"
@@ -194,11 +198,11 @@ def test_the_image_is_not_roots_and_is_asked_whether_it_is_well() -> None:
     assert check[:3] == ["python", "-m", "ottla.cli.local.health"]
     assert check[3] in PROBES
     config = ServerConfig.load(str(CONFIG / "server.properties"), {})
-    assert [each.startswith("/var/lib/ottla/") for each in config.log_dirs] == [True]
+    assert [log_dir.startswith("/var/lib/ottla/") for log_dir in config.log_dirs] == [True]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     text = (DEPLOY / "systemd" / "ottla.service").read_text()
     (program,) = re.findall(r"^ExecStart=(\S+)", text, flags=re.MULTILINE)
     unit = tmp_path / "ottla.service"
@@ -209,6 +213,6 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_how_the_health_check_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_health_check_prints_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert health(["kafka", "localhost:1"]) == 2
     assert "USAGE" in capsys.readouterr().err

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from ottla.metrics import Family, Histogram, Sample, by_label, counter, gauge, lines
+from ottla.metrics import Histogram, MetricFamily, Sample, by_label, counter, gauge, lines
 
 
-def text(*families: Family) -> str:
+def text(*families: MetricFamily) -> str:
     return "".join(line for family in families for line in lines(family))
 
 
@@ -19,7 +19,7 @@ def test_a_gauge_and_a_counter_are_one_line_each() -> None:
     )
 
 
-def test_label_values_are_read_as_they_were_meant() -> None:
+def test_label_values_are_escaped() -> None:
     strange = 'back\\slash "quoted"\nsecond line'
     (family,) = parse(text(by_label("a", "gauge", "One\\two\nlines", "topic", [(strange, 7)])))
     assert family.documentation == "One\\two\nlines"
@@ -28,14 +28,14 @@ def test_label_values_are_read_as_they_were_meant() -> None:
     assert sample.value == 7
 
 
-def test_a_histogram_counts_up_to_each_bound() -> None:
+def test_a_histogram_counts_cumulatively() -> None:
     histogram = Histogram((1000, 2500))
     for value in (500, 1000, 2000, 99000):
         histogram.observe(value)
     (family,) = parse(
-        text(Family("ms", "histogram", "x", histogram.samples({"request": "A"}, unit=1000)))
+        text(MetricFamily("ms", "histogram", "x", histogram.samples({"request": "A"}, unit=1000)))
     )
-    found = {(each.name, each.labels.get("le")): each.value for each in family.samples}
+    found = {(sample.name, sample.labels.get("le")): sample.value for sample in family.samples}
     assert found == {
         ("ms_bucket", "1"): 2,
         ("ms_bucket", "2.5"): 3,
@@ -43,11 +43,13 @@ def test_a_histogram_counts_up_to_each_bound() -> None:
         ("ms_sum", None): 102.5,
         ("ms_count", None): 4,
     }
-    assert all(each.labels["request"] == "A" for each in family.samples)
+    assert all(sample.labels["request"] == "A" for sample in family.samples)
 
 
 def test_samples_are_taken_while_the_text_is_written() -> None:
     values = {"x": 1}
-    family = Family("a", "gauge", "x", (Sample({"k": key}, value) for key, value in values.items()))
+    family = MetricFamily(
+        "a", "gauge", "x", (Sample({"k": key}, value) for key, value in values.items())
+    )
     values["x"] = 2
     assert text(family).endswith('a{k="x"} 2\n')

@@ -1,4 +1,4 @@
-"""tools/parts.sh: a part that fails, in whatever way, is never taken for one that passed."""
+"""tools/parts.sh: a part that fails in any way never counts as passed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(folder: Path, *lanes: str) -> subprocess.CompletedProcess[str]:
 
 def started(folder: Path) -> list[int]:
     log = folder / "started"
-    return [int(each) for each in log.read_text().split()] if log.exists() else []
+    return [int(pid) for pid in log.read_text().split()] if log.exists() else []
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
@@ -75,7 +75,7 @@ def gone(pid: int) -> bool:
     return state == "Z"
 
 
-def test_all_is_well_when_every_part_of_every_lane_is(folder: Path) -> None:
+def test_a_run_succeeds_when_every_part_succeeds(folder: Path) -> None:
     done = run(folder, "fine", "fine")
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("fine took") == 2
@@ -103,7 +103,7 @@ def test_a_process_that_left_its_lane_ends_with_it(folder: Path, part: str) -> N
     wait_until(lambda: all(map(gone, started(folder))))
 
 
-def test_who_is_ended_ends_all_lanes(folder: Path) -> None:
+def test_a_signal_ends_all_lanes(folder: Path) -> None:
     process = subprocess.Popen([folder / "tools" / "parts.sh", "endless", "endless"])
     try:
         wait_until(lambda: len(started(folder)) == 2)

@@ -65,8 +65,8 @@ def test_elsewhere_steps_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     ("target", "steps"),
     [("nowhere/.ready", 4), ("nowhere/.spark", 5), ("nowhere/compiled/.ready", 8)],
 )
-def test_make_says_what_it_sets_up(target: str, steps: int) -> None:
-    """What takes a minute or more says so before it begins, and is not told to be quiet."""
+def test_make_prints_what_it_sets_up(target: str, steps: int) -> None:
+    """Steps of a minute or more are announced, and run without a quiet option."""
     command = ["make", "-n", "VENV=nowhere", "WHEEL=nowhere/wheel"]
     command += ["COMPILED=nowhere/compiled", target]
     done = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True, timeout=60)
@@ -74,3 +74,21 @@ def test_make_says_what_it_sets_up(target: str, steps: int) -> None:
     said = re.findall(r'^echo "== ', done.stdout, re.MULTILINE)
     assert len(said) == steps
     assert "uv pip install --quiet" not in done.stdout
+
+
+def test_a_notebook_has_two_lines() -> None:
+    kernel = (
+        "import sys, types\n"
+        "kernel = types.SimpleNamespace(initialized=lambda: True)\n"
+        "sys.modules['ipykernel.kernelapp'] = types.SimpleNamespace(IPKernelApp=kernel)\n"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", kernel + CODE],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stderr.splitlines()
+    assert shown[0] == "the long work ..."
+    assert re.fullmatch(r"the long work: done in \d+\.\d s", shown[1])
+    assert not any("quiet" in line for line in shown)

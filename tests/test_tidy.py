@@ -12,13 +12,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCES = [ROOT / "src", ROOT / "tools", ROOT / "benchmarks", ROOT / "suites"]
 GENERATED = ROOT / "src/ottla/wire/messages"
+LOG = Path("src/ottla/storage/log.py")
 
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 COLUMNS_MAX = 100
 VAGUE_CLASS = re.compile(
-    # A bare Processor is Kafka Streams' own word.
-    r"(Manager|Impl|Factory|Helper|Utils?|Wrapper|.Processor)$|^(Abstract|Base)[A-Z]"
+    # KIP-213 has two wrappers of its own.
+    r"(Manager|Impl|Factory|Helper|Utils?|(?<!Subscription)(?<!Response)Wrapper)$"
+    r"|^(Abstract|Base)[A-Z]"
 )
 VAGUE_FILE = re.compile(r"^(utils?|helpers?|common|misc|manager|base)\.py$")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
@@ -108,6 +110,24 @@ def import_problems(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
             yield f"{name}:{line}: storage/ is synchronous and knows no network"
 
 
+def assigned(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in statements(tree):
+        if isinstance(node, ast.Assign | ast.Delete):
+            yield from node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            yield node.target
+
+
+def log_problems(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
+    """Only storage/log.py writes to a `Log`. The `LogDir` of a log has its own attributes."""
+    if not path.is_relative_to("src") or path == LOG:
+        return
+    for target in assigned(tree):
+        owner = ast.unparse(target).rpartition(".")[0]
+        if re.search(r"(^|\.)_?log(\.(?!dir\b)\w+)*$", owner):
+            yield f"{path}:{target.lineno}: {ast.unparse(target)} is written outside of {LOG}"
+
+
 def file_problems() -> Iterator[str]:
     """pytest imports test files by their bare names: two of one name can't be collected."""
     seen: dict[str, Path] = {}
@@ -122,6 +142,6 @@ def file_problems() -> Iterator[str]:
 @pytest.mark.timeout(600)  # ten seconds of work, which a busy machine may make minutes of
 def test_the_house_is_tidy() -> None:
     """One test, because parsing all sources takes longer than looking at them."""
-    rules = (length_problems, name_problems, import_problems)
+    rules = (length_problems, name_problems, import_problems, log_problems)
     problems = [found for source in sources() for rule in rules for found in rule(*source)]
     assert problems + list(file_problems()) == []

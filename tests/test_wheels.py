@@ -56,7 +56,7 @@ def test_a_build_that_fails_on_the_way_is_pure_too(tree: Path) -> None:
     assert built.stderr.count(NOT_COMPILED) == 1
 
 
-def test_who_wants_a_compiled_wheel_gets_no_other(tree: Path) -> None:
+def test_a_required_compiled_wheel_is_never_replaced(tree: Path) -> None:
     built = ask(tree, "build_wheel", "dist", OTTLA_COMPILE="1")
     assert built.returncode == 1
     assert not list(tree.glob("dist/*.whl"))

@@ -46,7 +46,7 @@ def hot_modules() -> list[str]:
 
 
 def check_modules(installed: Path, build: str) -> None:
-    """By their files: some of them need libraries that a base install is without."""
+    """By their files, because some need libraries that a base install lacks."""
     compiled = {name for name in hot_modules() if list(installed.glob(f"{name}.*.so"))}
     expected = set(hot_modules()) if build == "compiled" else set()
     if wrong := sorted(compiled ^ expected):
@@ -56,7 +56,7 @@ def check_modules(installed: Path, build: str) -> None:
 def check_broker(build: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         properties = (f"log.dirs={folder}/data", "listeners=PLAINTEXT://127.0.0.1:0")
-        words = [f"--override={each}" for each in properties]
+        words = [f"--override={setting}" for setting in properties]
         broker = subprocess.Popen(
             [BIN / "ottla", "serve", *words], stderr=subprocess.PIPE, text=True, cwd=folder
         )
@@ -75,7 +75,7 @@ def check_broker(build: str) -> None:
 
 
 def wait_for_address(broker: subprocess.Popen[str], build: str) -> str:
-    """Its first line says which build it is, a later one where it listens."""
+    """The first line names the build, a later one the listener."""
     assert broker.stderr is not None
     first = broker.stderr.readline()
     if build not in first:

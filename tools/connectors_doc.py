@@ -18,7 +18,7 @@ PLACE = re.compile(r"(<!-- settings of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 
 def written(text: str) -> str:
-    """The page with every table as it should be."""
+    """The page with all tables updated."""
     plugins = Plugins()
 
     def table(found: re.Match[str]) -> str:

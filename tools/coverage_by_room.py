@@ -3,8 +3,8 @@
     python tools/coverage_by_room.py .cache/coverage.json            a table; fails below a floor
     python tools/coverage_by_room.py .cache/coverage.json --write    what it is now are the floors
 
-`make coverage` runs it. A floor is rounded down to a whole percent. A room without a floor is
-shown and can't fail.
+`make coverage` runs it. A floor is a whole percent, at least MARGIN below what was measured. A
+room without a floor is shown and can't fail.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 
 FLOORS = Path(__file__).parent.parent / "tests" / "coverage_floors.txt"
 PACKAGE = "src/ottla/"
+MARGIN = 1.0
+"""Percent by which one run may differ from another: some lines run only if threads meet."""
 
 
 def main() -> None:
@@ -26,14 +28,14 @@ def main() -> None:
     given = parser.parse_args()
     now = by_room(json.loads(given.report.read_text(encoding="utf-8"))["files"])
     if given.write:
-        FLOORS.write_text("".join(f"{room} {int(percent)}\n" for room, percent in now.items()))
+        FLOORS.write_text(floors_of(now), encoding="utf-8")
     below = show(now, floors(FLOORS.read_text(encoding="utf-8")))
     if below:
         sys.exit(f"below their floors: {', '.join(below)}")
 
 
 def by_room(files: dict[str, dict[str, dict[str, int]]]) -> dict[str, float]:
-    """Percent of statements that ran, for each folder of src/ottla; `.` has its single files."""
+    """Percent of statements that ran, by folder of src/ottla; `.` is its top-level files."""
     statements: Counter[str] = Counter()
     covered: Counter[str] = Counter()
     for path, found in files.items():
@@ -44,6 +46,10 @@ def by_room(files: dict[str, dict[str, dict[str, int]]]) -> dict[str, float]:
     rooms = sorted(room for room, count in statements.items() if count)
     shares = {room: 100 * covered[room] / statements[room] for room in rooms}
     return {**shares, "all": 100 * covered.total() / statements.total()}
+
+
+def floors_of(now: dict[str, float]) -> str:
+    return "".join(f"{room} {max(int(percent - MARGIN), 0)}\n" for room, percent in now.items())
 
 
 def floors(text: str) -> dict[str, int]:

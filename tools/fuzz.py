@@ -29,7 +29,7 @@ ROUND_SECONDS = 1.0  # for which a target runs before it is the next one's turn
 
 
 class Tally:
-    """What one target did."""
+    """The counts of one target."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -72,7 +72,7 @@ def fuzz(
     inputs_max: int | None = None,
     save: Path | None = None,
 ) -> list[Tally]:
-    """Run the targets in turns until the time is over, or each has had `inputs_max` inputs."""
+    """Run the targets in turn until the time is up, or each has had `inputs_max` inputs."""
     tallies = [Tally(target) for target in targets]
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -123,7 +123,7 @@ def damaged(target: Target, source: random.Random) -> bytes:
 
 
 def attempt(tally: Tally, data: bytes) -> str | None:
-    """What went wrong, as text; None if nothing did. Chance depends on the input alone."""
+    """The failure as text, or None. Random choices depend on the input alone."""
     start = time.process_time()
     try:
         if tally.target.run(data, random.Random(data)):
@@ -137,7 +137,7 @@ def attempt(tally: Tally, data: bytes) -> str | None:
 
 
 def kind_of(problem: str) -> str:
-    """The same for two findings that differ in numbers only; the second is counted, not printed."""
+    """Equal for findings that differ in numbers only; repeated ones are counted, not printed."""
     lines = [line.strip() for line in problem.splitlines() if line.strip()]
     frames = [line for line in lines if line.startswith("File ")]
     return re.sub(r"\d+|0x\w+", "#", " ".join([*frames[-1:], lines[-1]]))[:200]

@@ -1,4 +1,4 @@
-"""How inputs are damaged: small changes of the kinds that readers of lengths and counts fear."""
+"""How inputs are damaged: small changes that are likely to upset readers of lengths and counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mutate(data: bytearray, source: random.Random, count_max: int = MUTATIONS_MA
 
 
 def _somewhere(data: bytearray, source: random.Random, size: int = 1) -> int:
-    """A position; heads of inputs hold most of the structure, and so they are hit more often."""
+    """A random position, more often near the start, which has most of the structure."""
     end = max(1, len(data) - size + 1)
     return source.randrange(min(end, 80) if source.random() < 0.5 else end)
 
@@ -53,7 +53,7 @@ def set_number(data: bytearray, source: random.Random) -> None:
 
 
 def nudge_number(data: bytearray, source: random.Random) -> None:
-    """Off by a little: lengths and counts that nearly fit."""
+    """Off by a little, for lengths and counts that nearly fit."""
     layout = source.choice((">H", ">I", ">Q"))
     size = struct.calcsize(layout)
     if len(data) >= size:

@@ -16,12 +16,12 @@ from pathlib import Path, PurePosixPath
 from fuzz_damage import mutate
 from fuzz_targets import NOW_MS, Batches, Finding, mend_batches, random_record
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin, build_batch, check_batches
+from ottla.records.batch import AppendOrigin, build_batch, check_batches
 from ottla.records.control import Marker, build_marker
 from ottla.records.record import Record
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.store import LogStore, StoreError
+from ottla.storage.store import LogStore, LogStoreError
 from ottla.testing.memory_files import MemoryFiles
 
 SCENARIOS = 24  # good directories that inputs are made from
@@ -45,7 +45,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 class Storage:
-    """Log directories of clean and unclean ends, with files damaged, cut, swapped or missing."""
+    """Log directories after any shutdown, with damaged, cut, swapped or missing files."""
 
     name = "storage"
 
@@ -97,7 +97,7 @@ class Appends:
         config = source.choice(CONFIGS)
         log = store.create("topic", 0, None, config, now_ms=NOW_MS)
         append(log)
-        taken = [check_append(log, data, origin) for origin in Origin]
+        taken = [check_append(log, data, origin) for origin in AppendOrigin]
         walk(log, True)
         end = log.end_offset
         store.close(NOW_MS)
@@ -108,11 +108,11 @@ class Appends:
         return any(taken)
 
 
-def check_append(log: Log, data: bytes, origin: Origin) -> bool:
+def check_append(log: Log, data: bytes, origin: AppendOrigin) -> bool:
     """An append that fails leaves no trace."""
     before = (log.end_offset, log.size, len(log.producers()), log.epochs.latest)
     try:
-        if origin is Origin.LEADER:
+        if origin is AppendOrigin.LEADER:
             appended = log.append_as_follower(memoryview(bytearray(data)), now_ms=NOW_MS)
         else:
             view = memoryview(bytearray(data))
@@ -128,7 +128,7 @@ def check_append(log: Log, data: bytes, origin: Origin) -> bool:
 
 
 class Scratch:
-    """A directory that is gone afterwards, in memory where that is possible."""
+    """A temporary directory, in memory if possible."""
 
     def __enter__(self) -> Path:
         parent = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
@@ -148,7 +148,7 @@ def pack(files: dict[str, bytes]) -> bytes:
 
 
 def unpack(data: bytes | bytearray) -> dict[str, bytes] | None:
-    """None for what is no packed directory, or one with names that lead out of it."""
+    """None if the bytes are not a packed directory, or have names that lead out of it."""
     files: dict[str, bytes] = {}
     position = 0
     while position + _FILE.size <= len(data) and len(files) < FILES_MAX:
@@ -214,7 +214,7 @@ def fill(log: Log, source: random.Random) -> None:
                 memoryview(bytearray(data)),
                 leader_epoch=epoch,
                 now_ms=NOW_MS,
-                origin=Origin.COORDINATOR,
+                origin=AppendOrigin.COORDINATOR,
             )
         if source.random() < 0.05:
             log.flush(NOW_MS)
@@ -254,14 +254,14 @@ def damage_file(files: dict[str, bytes], source: random.Random) -> None:
 
 
 def check_directory(path: Path, source: random.Random) -> bool:
-    """Opening may say StoreError and nothing else; a log may say KafkaError when it is used."""
+    """Opening may raise LogStoreError and nothing else; using a log may raise KafkaError."""
     trusted = (path / ".kafka_cleanshutdown").exists()
     points = path / "recovery-point-offset-checkpoint"
     if source.random() < 0.5:
         points.unlink(missing_ok=True)
     try:
         store = LogStore.open([str(path)], CONFIG, NOW_MS)
-    except StoreError:
+    except LogStoreError:
         return False
     # Without a clean end and without recovery points every byte was looked at.
     scanned = not trusted and not points.exists()
@@ -314,7 +314,7 @@ def walk(log: Log, scanned: bool) -> None:
             offset = max(offset + 1, next_offset(data, offset))
             continue
         try:
-            headers = check_batches(data, batch_size_max=READ_SIZE, origin=Origin.LEADER)
+            headers = check_batches(data, batch_size_max=READ_SIZE, origin=AppendOrigin.LEADER)
         except KafkaError as error:
             if error.code is ErrorCode.CORRUPT_MESSAGE:
                 raise Finding(f"{log} at {offset}: {error}") from error
@@ -329,7 +329,7 @@ def walk(log: Log, scanned: bool) -> None:
 
 
 def check_hole(log: Log, start: int) -> None:
-    """Nothing was found at `start`: then nothing follows either, if it is not the end."""
+    """Nothing was found at `start`, so nothing may follow either."""
     for offset in range(start, min(log.end_offset, start + HOLE_MAX)):
         if log.read(offset, size_max=READ_SIZE, end_offset=log.end_offset) is not None:
             raise Finding(f"{log} gives nothing at {start}, but something at {offset}")
@@ -337,7 +337,7 @@ def check_hole(log: Log, start: int) -> None:
 
 def next_offset(data: bytes, offset: int) -> int:
     try:
-        headers = check_batches(data, batch_size_max=READ_SIZE, origin=Origin.LEADER)
+        headers = check_batches(data, batch_size_max=READ_SIZE, origin=AppendOrigin.LEADER)
     except KafkaError:
         return offset + 1
     return headers[-1].next_offset if headers else offset + 1
@@ -353,6 +353,6 @@ def ask(log: Log, source: random.Random) -> None:
 
 
 def append(log: Log) -> None:
-    """What every log takes, whatever its settings: two records with keys."""
+    """Two records with keys, which every log accepts whatever its settings."""
     records = [Record(timestamp=NOW_MS, key=b"k%d" % n, value=b"v") for n in range(2)]
     log.append(memoryview(bytearray(build_batch(records))), leader_epoch=9, now_ms=NOW_MS)

@@ -1,4 +1,4 @@
-"""What tools/fuzz.py throws its inputs at."""
+"""The targets of tools/fuzz.py."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fuzz_damage import mutate
 from ottla.errors import KafkaError
 from ottla.records.batch import (
     BATCH_OVERHEAD,
+    AppendOrigin,
     BatchHeader,
-    Origin,
     build_batch,
     check_batches,
     patch,
@@ -24,12 +24,12 @@ from ottla.records.batch import (
 from ottla.records.checksum import crc32c
 from ottla.records.compression import compress, decompress
 from ottla.records.control import Marker, build_marker, read_marker
+from ottla.records.rebuild import rebuild_batch, recompress
 from ottla.records.record import Record, read_records, records_without_key
-from ottla.records.rewrite import rebuild_batch, recompress
 from ottla.wire.apis import APIS, Api
 from ottla.wire.connection import Connection, ProtocolError
+from ottla.wire.fields import Message, Part, Writer
 from ottla.wire.peer import Peer
-from ottla.wire.primitives import Message, Part, Writer
 
 FRAME_BYTES_MAX = 1 << 20
 BATCH_SIZE_MAX = 1 << 20
@@ -47,17 +47,17 @@ class Target(Protocol):
     name: str
 
     def make(self, source: random.Random) -> bytes:
-        """A good input, which `run` takes."""
+        """A valid input, which `run` accepts."""
 
     def damage(self, data: bytearray, source: random.Random) -> None:
-        """Change a good input; mostly put right what would end the journey early: sizes, sums."""
+        """Damage a valid input, but mostly repair sizes and checksums, so that it gets further."""
 
     def run(self, data: bytes, source: random.Random) -> bool:
-        """True if the input was taken, False if it was refused in the clean way."""
+        """True if the input was accepted, False if it was refused with the right error."""
 
 
 class Finding(Exception):
-    """A target did not fail, but contradicted itself."""
+    """A target did not fail but contradicted itself."""
 
 
 def all_targets() -> list[Target]:
@@ -172,7 +172,7 @@ def _no_acks_zero(message: Message) -> Message:
 
 
 def check_rereads(message: Message, version: int) -> None:
-    """What was read can be written, and reads the same again."""
+    """A message that was read can be written, and then reads the same."""
     first = written(message, version)
     again, position = type(message).read(first, 0, version)  # type: ignore[attr-defined]
     if position != len(first) or written(again, version) != first:
@@ -210,7 +210,7 @@ def random_message(kind: object, version: int, source: random.Random) -> Message
 
 
 def _instance(kind: object, source: random.Random, nulls: float) -> Message:
-    """By the annotations of the constructor; `nulls` is how likely null is, and -1 as a number."""
+    """By the constructor's annotations; `nulls` is the probability of null, and of -1."""
     cls = typing.cast(type[Message], kind)
     return cls(**{name: _value(hint, source, nulls) for name, hint in _hints(cls).items()})
 
@@ -273,7 +273,7 @@ class Batches:
 
     def run(self, data: bytes, source: random.Random) -> bool:
         taken = False
-        for origin in Origin:
+        for origin in AppendOrigin:
             try:
                 headers = check_batches(data, batch_size_max=BATCH_SIZE_MAX, origin=origin)
             except KafkaError:
@@ -294,7 +294,7 @@ def check_walk(data: bytes, header: BatchHeader) -> None:
     batch = bytearray(data[header.position : header.position + header.size])
     patch(memoryview(batch), 0, 2**40, 5)
     rewrite_timestamps(memoryview(batch), 0, NOW_MS)
-    [changed] = check_batches(batch, batch_size_max=len(batch), origin=Origin.LEADER)
+    [changed] = check_batches(batch, batch_size_max=len(batch), origin=AppendOrigin.LEADER)
     if changed.base_offset != 2**40 or changed.record_count != header.record_count:
         raise Finding(f"{header} was patched to {changed}")
 
@@ -324,7 +324,7 @@ def check_reading(data: bytes, header: BatchHeader, source: random.Random) -> No
 
 
 def check_unchecked(data: bytes, position: int = 0) -> None:
-    """Readers which did not ask for the checksum get KafkaError as well, or records."""
+    """Readers that do not check the checksum get records or KafkaError, nothing else."""
     for read in (read_records, records_without_key):
         try:
             read(data, read_header(data, position), size_max=UNPACKED_SIZE_MAX)
@@ -337,7 +337,7 @@ def check_unchecked(data: bytes, position: int = 0) -> None:
 
 
 def mend_batches(data: bytearray) -> None:
-    """Right lengths as far as they can be followed, and right checksums."""
+    """Repair lengths as far as they can be followed, and checksums."""
     position = 0
     while position + BATCH_OVERHEAD <= len(data):
         (length,) = struct.unpack_from(">i", data, position + 8)

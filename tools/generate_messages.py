@@ -47,13 +47,13 @@ def module_code(messages: list[Message]) -> str:
     if module.structs:
         lines.append("from struct import Struct")
     lines += ["from typing import ClassVar", ""]
-    lines += [f"from ottla.wire.primitives import ({', '.join(sorted(module.imports))})", ""]
+    lines += [f"from ottla.wire.fields import ({', '.join(sorted(module.imports))})", ""]
     lines += [f'{name} = Struct("{code}")' for name, code in sorted(module.structs.items())]
     return "\n".join([*lines, *classes]) + "\n"
 
 
 def table_code(rows: list[tuple[int, str, str, int, int, int]]) -> str:
-    """The index of all APIs: what apis.py needs to know before it imports any of them."""
+    """The index of all APIs: what apis.py needs before it imports any of them."""
     lines = [
         HEADER.format(title="The keys and versions of all APIs.", kio=package_version("kio")),
         "from enum import IntEnum",
@@ -75,7 +75,7 @@ def table_code(rows: list[tuple[int, str, str, int, int, int]]) -> str:
 
 
 def generate() -> dict[str, str]:
-    """All files: name -> text, not yet formatted."""
+    """All files: name -> unformatted text."""
     files = {
         "__init__.py": '"""Every message of Kafka\'s protocol, generated: one module per API."""\n'
     }
@@ -112,7 +112,7 @@ def write_files(target: Path) -> None:
 
 
 def check() -> bool:
-    """Whether the files in the tree are what this program writes."""
+    """True if the files in the tree are what this program writes."""
     with tempfile.TemporaryDirectory() as name:
         fresh = Path(name)
         write_files(fresh)

@@ -14,14 +14,14 @@ REFRESH = "buffer = writer.buffer"  # after a write that may have spliced a file
 
 @dataclasses.dataclass
 class Block:
-    """Lines that run in some versions; two blocks of the same versions are one `if`."""
+    """Lines for some versions; adjacent blocks for the same versions become one `if`."""
 
     condition: str
     lines: list[str]
 
 
 def intervals(versions: list[int], all_versions: list[int]) -> Iterator[list[int]]:
-    """Splits versions where all_versions has others between them."""
+    """Splits versions at gaps in which all_versions has others."""
     current: list[int] = []
     for version in all_versions:
         if version in versions:
@@ -72,7 +72,7 @@ def indent(lines: list[str]) -> list[str]:
 
 
 class Module:
-    """What the classes of one module need at its head."""
+    """The imports and constants of one module."""
 
     def __init__(self) -> None:
         self.imports = {"Buffer", "Message", "Writer"}
@@ -92,7 +92,7 @@ class Module:
 
 
 class Method:
-    """Walks a message's fields in wire order; `read` and `write` say what happens to each."""
+    """Walks a message's fields in wire order; subclasses generate the code for each."""
 
     def __init__(self, message: Message, module: Module) -> None:
         self.message = message
@@ -276,7 +276,7 @@ class ReadMethod(Method):
         return [f'{local}, position = {reader}(data, position, count, "{FIXED[wire.type][0]}")']
 
     def limited(self, lines: list[str], item: str, local: str) -> list[str]:
-        """A Produce is read where it arrives, so it may have so many topics and partitions."""
+        """Produce is parsed on the event loop, so its topics and partitions are limited."""
         if self.message.name not in LIMITED:
             return lines
         limit, bad_size = self.use("PRODUCE_COUNT_MAX"), self.use("bad_size")

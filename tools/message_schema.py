@@ -1,4 +1,4 @@
-"""What kio says about Kafka's messages: all versions of a message merged into one description."""
+"""Kafka's messages by kio: all versions of a message merged into one description."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Field:
 
     @property
     def nullable(self) -> bool:
-        """Whether None is a value. A tagged struct is None when the tag is absent."""
+        """True if None is a value. A tagged struct is None when the tag is absent."""
         tagged_struct = self.latest.type == "struct" and self.latest.tag is not None
         return any(w.nullable for w in self.wires.values()) or (
             tagged_struct and not self.latest.array
@@ -89,7 +89,7 @@ class Field:
 
     @property
     def default_code(self) -> str:
-        """The default, as it is written in a signature; None for what has to be made afresh."""
+        """The default as written in a signature; None if each instance needs its own."""
         kind = self.latest.type
         if self.latest.array or kind == "struct" or self.nullable:
             return "None"
@@ -107,7 +107,7 @@ class Field:
 
     @property
     def fresh(self) -> str | None:
-        """The expression that makes a default which must not be shared."""
+        """The expression for a default that must not be shared."""
         if self.nullable:
             return None
         if self.latest.array:
@@ -191,7 +191,7 @@ def strip_none(annotation: object) -> tuple[object, bool]:
 
 
 def merge(name: str, by_version: dict[int, type], title: str, top: bool) -> Message:
-    """One message out of its versions. kio keeps the order of fields the same in all of them."""
+    """Merges the versions of a message. kio keeps the same order of fields in all of them."""
     fields: dict[str, Field] = {}
     order: list[str] = []
     for version, cls in sorted(by_version.items(), reverse=True):

@@ -20,8 +20,8 @@ CONSTANTS: Final = ("__type__", "__flexible__", "__api_key__", "__header_schema_
 
 
 @dataclasses.dataclass(frozen=True)
-class Added:
-    """A field that comes after the class's fields, or in the place of a field that goes."""
+class AddedField:
+    """A field that is added after the class's fields, or that replaces one."""
 
     name: str
     annotation: Any
@@ -32,21 +32,21 @@ class Added:
 
 @dataclasses.dataclass(frozen=True)
 class Addition:
-    """A version of a request and its response: the fields that classes gain, by their names."""
+    """A version of a request and its response: the added fields, by class name."""
 
     version: int
-    fields: Mapping[str, tuple[Added, ...]]
+    fields: Mapping[str, tuple[AddedField, ...]]
 
 
-TOPIC_ID: Final = (Added("topic_id", uuid.UUID | None, "uuid", instead_of="name"),)
+TOPIC_ID: Final = (AddedField("topic_id", uuid.UUID | None, "uuid", instead_of="name"),)
 
 SUPPLEMENT: Final[Mapping[str, Addition]] = {
     "api_versions": Addition(  # KIP-1242
         5,
         {
             "ApiVersionsRequest": (
-                Added("cluster_id", str | None, "string", None),
-                Added("node_id", i32, "int32", i32(-1)),
+                AddedField("cluster_id", str | None, "string", None),
+                AddedField("node_id", i32, "int32", i32(-1)),
             )
         },
     ),
@@ -58,13 +58,13 @@ SUPPLEMENT: Final[Mapping[str, Addition]] = {
         },
     ),
     "delete_groups": Addition(
-        3, {"DeletableGroupResult": (Added("error_message", str | None, "string", None),)}
+        3, {"DeletableGroupResult": (AddedField("error_message", str | None, "string", None),)}
     ),
 }
 
 
 def supplemented(module: str, classes: Mapping[int, type]) -> dict[int, type]:
-    """All versions of a message: those of kio, and the one that is added to them."""
+    """All versions of a message: kio's and the added one."""
     addition = SUPPLEMENT.get(module)
     if addition is None:
         return dict(classes)
@@ -74,9 +74,9 @@ def supplemented(module: str, classes: Mapping[int, type]) -> dict[int, type]:
 
 
 def next_version(cls: Any, addition: Addition) -> type:
-    """The class as the added version has it; classes within it are made in the same way."""
+    """The class in the added version, including the classes nested in it."""
     added = addition.fields.get(cls.__name__, ())
-    by_place = {each.instead_of: each for each in added if each.instead_of is not None}
+    by_place = {field.instead_of: field for field in added if field.instead_of is not None}
     fields = []
     for field in dataclasses.fields(cls):
         if field.name in by_place:
@@ -85,7 +85,7 @@ def next_version(cls: Any, addition: Addition) -> type:
         kind = _inner(field.type, addition)
         copy = dataclasses.field(default=field.default, metadata=field.metadata)
         fields.append((field.name, kind, copy))
-    fields += [_field(each) for each in added if each.instead_of is None]
+    fields += [_field(field) for field in added if field.instead_of is None]
     constants = {name: value for name, value in vars(cls).items() if name in CONSTANTS}
     return dataclasses.make_dataclass(
         cls.__name__,
@@ -97,7 +97,7 @@ def next_version(cls: Any, addition: Addition) -> type:
     )
 
 
-def _field(added: Added) -> tuple[str, Any, Any]:
+def _field(added: AddedField) -> tuple[str, Any, Any]:
     metadata = {"kafka_type": added.kafka_type}
     default: Any = dataclasses.MISSING if added.default is REQUIRED else added.default
     field: Any = dataclasses.field(default=default, metadata=metadata)
@@ -105,14 +105,14 @@ def _field(added: Added) -> tuple[str, Any, Any]:
 
 
 def _inner(annotation: Any, addition: Addition) -> Any:
-    """A field's type, in which nested messages are those of the added version."""
+    """A field's type with nested messages of the added version."""
     if dataclasses.is_dataclass(annotation):
         return next_version(annotation, addition)
     if isinstance(annotation, types.GenericAlias):
         return tuple[_inner(annotation.__args__[0], addition), ...]
     if isinstance(annotation, types.UnionType):
-        first, *rest = (_inner(each, addition) for each in annotation.__args__)
-        for each in rest:
-            first |= each
+        first, *rest = (_inner(kind, addition) for kind in annotation.__args__)
+        for kind in rest:
+            first |= kind
         return first
     return annotation

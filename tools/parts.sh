@@ -67,7 +67,7 @@ end_lanes() {
 }
 trap 'end_lanes; exit 130' INT TERM HUP
 
-# `marked` finds this run's processes by it. A run inside another's part has a mark of its own.
+# `marked` finds this run's processes by it. A nested run has its own mark.
 export OTTLA_PARTS_RUN="$$-$begun"
 
 set -m

@@ -29,7 +29,7 @@ fingerprint() {
 }
 is_ready() { [ -f "$1/.ready" ] && [ "$(cat "$1/.ready")" = "$2" ]; }
 
-# What is made anew is made beside, and takes its place when it is whole: somebody may use the old one.
+# New files are made beside the old ones, which may be in use, and replace them when complete.
 begin() { rm -rf "$making" && mkdir "$making"; }
 make_ready() {
     printf '%s' "$2" >"$making/.ready"

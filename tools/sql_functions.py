@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -11,6 +12,7 @@ from ottla.sql.functions import BUILTIN, Function, FunctionKind
 from ottla.sql.functions.aggregates import GROWING
 
 PATH = Path(__file__).parent.parent / "docs" / "sql-functions.md"
+COLUMNS = 100
 HEAD = """\
 # Functions of the SQL
 
@@ -79,11 +81,11 @@ def main() -> int:
 
 
 def document() -> str:
-    by_family = sorted(BUILTIN, key=lambda each: (order(each), each.family))
+    by_family = sorted(BUILTIN, key=lambda function: (order(function), function.family))
     parts = [HEAD]
-    for family, functions in groupby(by_family, key=lambda each: each.family):
+    for family, functions in groupby(by_family, key=lambda function: function.family):
         parts.append(f"\n## {family}\n")
-        parts += [section(each) for each in functions]
+        parts += [section(function) for function in functions]
     return "\n".join(parts)
 
 
@@ -96,12 +98,13 @@ def section(function: Function) -> str:
 
 
 def signatures(function: Function) -> Iterator[str]:
-    for each in function.signatures:
-        yield f"    {each.text(function.name)} -> {each.result}"
+    for signature in function.signatures:
+        yield f"    {signature.text(function.name)} -> {signature.result}"
 
 
 def words(function: Function) -> Iterator[str]:
-    yield function.description
+    for paragraph in function.description.split("\n"):
+        yield textwrap.fill(paragraph, COLUMNS, break_long_words=False, break_on_hyphens=False)
     if function.kind is FunctionKind.AGGREGATE:
         sources = "streams and tables" if function.on_tables else "streams"
         grows = " Its state grows with the rows." if function.name in GROWING else ""

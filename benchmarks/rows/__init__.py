@@ -1,4 +1,4 @@
-"""The rows of the table, by the word that --rows takes."""
+"""The rows of the table, by their name for --rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import OwnRow, SharedRow
 from benchmarks.rows import connect, secured, statements, streams
-from benchmarks.rows.cluster import CatchUp, FailoverTime, ManyPartitions, Replicated
+from benchmarks.rows.cluster import CatchUp, FailoverTime, ManyPartitions, ReplicatedProduce
 from benchmarks.rows.compaction import Compaction
 from benchmarks.rows.connect import ConnectCopies
 from benchmarks.rows.connections import ActiveConnections, IdleConnections
@@ -54,7 +54,7 @@ def shared_rows() -> dict[str, list[SharedRow]]:
 
 
 def secured_rows() -> dict[str, list[SharedRow]]:
-    """On brokers that listen over TLS as well."""
+    """On brokers that also listen over TLS."""
     doors = ("SSL", "SASL_SSL")
     return {
         "secured": [
@@ -72,7 +72,7 @@ def own_rows() -> dict[str, list[OwnRow]]:
         "start": [Start()],
         "spark": [SparkJobs(), SparkLatency()],
         "spark-start": [SparkStart()],
-        "replicated": [Replicated()],
+        "replicated": [ReplicatedProduce()],
         "catch-up": [CatchUp()],
         "failover": [FailoverTime()],
         "partitions": [ManyPartitions()],

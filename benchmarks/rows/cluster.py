@@ -1,6 +1,6 @@
 """Three brokers, three replicas: throughput, latency, catch-up, failover, many partitions.
 
-Each row starts a cluster of its own, so that nothing of one measurement is left for the next.
+Each row starts its own cluster, so that nothing of one measurement is left for the next.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _numbers = itertools.count(1)
 
 
 class ClusterRow:
-    """What all of them share: not thrown away first, as nothing is kept between rounds."""
+    """What these rows share. No round is discarded, because nothing is kept between rounds."""
 
     def rounds(self, settings: Settings) -> tuple[int, int]:
         return 0, settings.rounds
@@ -54,7 +54,7 @@ def running(bench: Bench, name: str) -> Generator[Cluster, None, None]:
 
 
 def admin(cluster: Cluster) -> AdminClient:
-    """Quiet about nodes that are down: that is what is measured."""
+    """Does not log that nodes are down, because that is what is measured."""
     return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
 
@@ -66,7 +66,7 @@ def create_topic(cluster: Cluster, topic: str, *, partitions: int = PARTITIONS) 
 
 
 def wait_in_sync(cluster: Cluster, topic: str, partitions: int) -> None:
-    """Until every node knows every partition with a leader and all replicas in sync."""
+    """Wait until every node knows a leader and a full ISR for every partition."""
     deadline = time.monotonic() + IN_SYNC_TIMEOUT_S
     for node in cluster.nodes.values():
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 0})
@@ -79,12 +79,12 @@ def wait_in_sync(cluster: Cluster, topic: str, partitions: int) -> None:
 def _in_sync(client: AdminClient, topic: str, partitions: int) -> bool:
     found = client.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic].partitions
     return len(found) == partitions and all(
-        each.leader in NODE_IDS and len(each.isrs) == REPLICAS for each in found.values()
+        item.leader in NODE_IDS and len(item.isrs) == REPLICAS for item in found.values()
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Replicated(ClusterRow):
+class ReplicatedProduce(ClusterRow):
     """Throughput at full speed, then the time of an acknowledgement at a fixed, modest rate."""
 
     title: str = "produce to 3 replicas"
@@ -164,7 +164,7 @@ class CatchUp(ClusterRow):
 
 
 def _fetch_time_s(late: Node, other: Node, topic: str) -> float:
-    """From the first byte that it fetches to the last. Both keep the same bytes in their files."""
+    """From its first fetched byte to the last. Both brokers store the same bytes in their files."""
     deadline = time.monotonic() + IN_SYNC_TIMEOUT_S
     start_size, whole = stored_bytes(late, [topic]), stored_bytes(other, [topic])
     first_at = None
@@ -193,23 +193,25 @@ class FailoverTime(ClusterRow):
             _warm_up(bench, cluster)
             for number in range(self.kills):
                 controller = probe.controller_of(cluster)
-                victim = next(each for each in NODE_IDS if each != controller)
+                victim = next(node for node in NODE_IDS if node != controller)
                 plain.append(self._kill(cluster, f"failover-{number}", victim))
             both = self._kill(cluster, "failover-both", probe.controller_of(cluster))
         return [
-            cost("failover, leader killed", "s", statistics.median(e.brokers_s for e in plain)),
+            cost(
+                "failover, leader killed", "s", statistics.median(kill.brokers_s for kill in plain)
+            ),
             cost(
                 "failover, leader killed, as librdkafka sees it",
                 "s",
-                statistics.median(each.client_s for each in plain),
+                statistics.median(kill.client_s for kill in plain),
             ),
             cost("failover, leader and controller killed", "s", both.brokers_s),
             cost("failover, both, as librdkafka sees it", "s", both.client_s),
         ]
 
     def _kill(self, cluster: Cluster, topic: str, victim: int) -> failover.Failover:
-        """A partition led by the victim; it is back, and in sync, when this returns."""
-        others = [each for each in NODE_IDS if each != victim]
+        """Kill the leader of a partition; it is back and in the ISR when this returns."""
+        others = [node for node in NODE_IDS if node != victim]
         client = admin(cluster)
         new = NewTopic(topic, 1, replica_assignment=[[victim, *others]])
         client.create_topics([new])[topic].result(REQUEST_TIMEOUT_S)
@@ -231,7 +233,7 @@ class ManyPartitions(ClusterRow):
     def measure(self, bench: Bench, name: str) -> list[Figure]:
         topic = "many"
         with running(bench, name) as cluster:
-            create_topic(cluster, "first")  # what is only done once is done
+            create_topic(cluster, "first")  # one-time work is done now
             client = admin(cluster)
             with Meter(cluster) as meter:
                 started_at = time.perf_counter()

@@ -68,7 +68,7 @@ class Compaction:
         ]  # fmt: skip
 
     def _latency(self, bench: Bench, broker: Broker) -> list[Figure]:
-        """1,000 records of 1 KB a second, as in the latency row, while a log is cleaned."""
+        """1,000 records of 1 KB per second, as in the latency row, while a log is cleaned."""
         per_s = bench.settings.latency_rate
         count = int(per_s * (bench.settings.latency_seconds + 1))
         timeout_s = count / per_s + TIMEOUT_S
@@ -100,7 +100,7 @@ class Compaction:
 
 
 def filled(broker: Broker, count: int) -> str:
-    """A topic of `count` records, each key some twenty times, in no order."""
+    """A topic of `count` records, each key some twenty times, in random order."""
     topic = create_topic(broker, "compaction", config=TOPIC_CONFIG)
     where = ("--port", str(broker.port), "--topic", topic, "--count", str(count))
     keys = ("--keys", str(count // RECORDS_PER_KEY), "--size", str(VALUE_BYTES))
@@ -112,7 +112,7 @@ def filled(broker: Broker, count: int) -> str:
 
 
 def compacted(broker: Broker, topic: str) -> tuple[int, int, float]:
-    """Bytes of the closed segments before and after, and the seconds from the one to the other."""
+    """Bytes of the closed segments before and after, and the seconds in between."""
     directory = broker.directory / "data" / f"{topic}-0"
     active = max(directory.glob("*.log")).name
     dirty = size = closed_size(directory, active)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from benchmarks import apache_kafka, connect_worker, debezium
 from benchmarks.bench import Bench
 from benchmarks.brokers import HOST, OTTLA, start_broker
-from benchmarks.committed import Committed
+from benchmarks.committed import CommittedCount
 from benchmarks.connect_worker import Worker
 from benchmarks.figures import Figure, rate
 from benchmarks.marks import Mark
@@ -61,7 +61,7 @@ class ConnectCopies:
     title = "Connect"
 
     def rounds(self, settings: Settings) -> tuple[int, int]:
-        """None is discarded: each begins with a new worker, and warms it."""
+        """No round is discarded: each starts a new worker and warms it up."""
         return 0, settings.rounds
 
     def measure(self, bench: Bench, name: str) -> list[Figure]:
@@ -69,13 +69,13 @@ class ConnectCopies:
             with_archive(bench)
         count = bench.settings.count(SMALL_BYTES) // PART
         with ExitStack() as stack:
-            place = Place(bench, name, stack)
+            place = ConnectSetup(bench, name, stack)
             place.copied(Amount("few", count // WARM_UP_PART))
             return place.copied(Amount("many", count))
 
 
-class Place:
-    """A broker, a database and a worker; nothing of them is left when the stack is closed."""
+class ConnectSetup:
+    """A broker, a database and a worker, which end with the stack."""
 
     def __init__(self, bench: Bench, name: str, stack: ExitStack) -> None:
         from ottla.testing.postgres import PostgresServer
@@ -91,7 +91,7 @@ class Place:
         self._worker = Worker(command, self._folder, self._broker.bootstrap, stack, **more)
 
     def copied(self, amount: Amount) -> list[Figure]:
-        """One after the other, each alone."""
+        """One connector after the other, each alone."""
         source = self._folder / f"{amount.name}.txt"
         write_lines(source, amount.count)
         fill(self._database, amount.name, amount.count)
@@ -141,16 +141,16 @@ class Place:
         return rate(f"Connect, {what}", "records/s", amount.count / seconds, cpu_us=cpu_us)
 
     def _coming(self, topic: str) -> Callable[[], int]:
-        """How many committed records a new topic has, as a reader finds them."""
+        """Counts the committed records of a new topic as a consumer reads them."""
         with Admin(self._broker.bootstrap) as admin:
             admin.topics.create(topic, partitions=1)
-        reader = Committed(self._broker.bootstrap, topic)
+        reader = CommittedCount(self._broker.bootstrap, topic)
         self._stack.callback(reader.close)
         return reader.counting()
 
 
 def worker_of(bench: Bench, name: str) -> tuple[Callable[[Path], list[str]], dict[str, str]]:
-    """How it is started on a file of properties, and what it has there of its own."""
+    """The command that starts a worker on a properties file, and its own properties."""
     if name != OTTLA:
         return connect_worker.kafka_command, {"plugin.path": str(debezium.ensure())}
     spark = {"ottla.connect.spark.master": "local[2]", "ottla.connect.spark.heap": "2g"}
@@ -158,7 +158,7 @@ def worker_of(bench: Bench, name: str) -> tuple[Callable[[Path], list[str]], dic
 
 
 def jdbc_source(database: PostgresServer, table: str) -> tuple[str, dict[str, str]]:
-    """Its topic, and the config of our connector."""
+    """The topic, and the config of Ottla's connector."""
     return f"jdbc-{table}", {
         "connector.class": "JdbcSource",
         "connection.url": database.url,
@@ -172,7 +172,7 @@ def jdbc_source(database: PostgresServer, table: str) -> tuple[str, dict[str, st
 
 
 def debezium_source(database: PostgresServer, table: str) -> tuple[str, dict[str, str]]:
-    """The rows that there are, as they are; then it ends."""
+    """Copies the present rows unchanged, then ends."""
     return f"debezium-{table}.public.{table}", {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "database.hostname": HOST,
@@ -190,7 +190,7 @@ def debezium_source(database: PostgresServer, table: str) -> tuple[str, dict[str
 
 
 def fill(database: PostgresServer, table: str, count: int) -> None:
-    """The index has no UNIQUE: Debezium would make keys of it, and ours has none."""
+    """The index has no UNIQUE, because Debezium would make keys of it and Ottla has none."""
     import psycopg
 
     with psycopg.connect(database.conninfo, autocommit=True) as line:
@@ -204,7 +204,7 @@ def fill(database: PostgresServer, table: str, count: int) -> None:
 
 
 def write_lines(path: Path, count: int) -> None:
-    """Lines of 100 B, with their end."""
+    """Lines of 100 B, including the line end."""
     filler = "x" * (SMALL_BYTES - 12)
     with path.open("w") as file:
         file.writelines(f"{number:010d} {filler}\n" for number in range(count))
@@ -215,8 +215,8 @@ def lines_in(path: Path, line_bytes: int) -> int:
 
 
 def rows_in(folder: Path) -> int:
-    """Files appear when they are whole."""
+    """Files appear once they are complete."""
     import pyarrow.parquet
 
     files = folder.rglob("*.parquet")
-    return sum(pyarrow.parquet.read_metadata(each).num_rows for each in files)
+    return sum(pyarrow.parquet.read_metadata(file).num_rows for file in files)

@@ -1,4 +1,4 @@
-"""From the producer's call to the consumer's hand."""
+"""From the producer's call to the consumer."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from benchmarks.bench import Bench
 from benchmarks.brokers import HOST, StartError, free_port, start_broker
 from benchmarks.figures import Figure, cost, rate
-from benchmarks.processes import Spawned, cpu_seconds, memory, spawn
+from benchmarks.processes import SpawnedServer, cpu_seconds, memory, spawn
 from benchmarks.settings import Settings
 from ottla.registry.stored_schema import StoredSchema
 from ottla.registry.topic_records import schema_record
@@ -29,7 +29,7 @@ TOPIC: Final = "_schemas"
 SUBJECTS: Final = 10_000
 VERSIONS: Final = 10
 LOOK_UPS: Final = 3_000
-KNOWN_SCHEMAS: Final = 100  # as many as a registry is asked for again and again
+KNOWN_SCHEMAS: Final = 100  # as many schemas as a client looks up repeatedly
 START_S_MAX: Final = 120.0
 LOOK_EVERY_S: Final = 0.01
 
@@ -65,7 +65,7 @@ class StartedRegistry:
         self.port = free_port()
         command = [sys.executable, "-P", "-m", "ottla.cli", "registry", "-b", bootstrap]
         began = time.monotonic()
-        self.server: Spawned = spawn([*command, "--port", str(self.port)], log=log)
+        self.server: SpawnedServer = spawn([*command, "--port", str(self.port)], log=log)
         while not self._answers():
             if not self.server.alive() or time.monotonic() - began > START_S_MAX:
                 self.server.stop()

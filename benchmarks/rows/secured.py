@@ -60,14 +60,16 @@ class SecuredConsume(Consume):
         self.protocol = protocol
         self.title = f"consume 1 KB over {WORDS[protocol]}"
 
-    def consumed(self, bench: Bench, broker: Broker, topic: str, group: str) -> perf_tools.Consumed:
+    def consumed(
+        self, bench: Bench, broker: Broker, topic: str, group: str
+    ) -> perf_tools.ConsumeResult:
         through, count = door(bench, broker, self.protocol), bench.settings.large_count
         return perf_tools.consume(through, topic, count=count, group=group, config=through.config)
 
 
 @dataclass(frozen=True, slots=True)
 class FullHandshakes:
-    """Connect, full handshake, ApiVersions, close; several clients, each one after the other."""
+    """Connect, full handshake, ApiVersions, close; several clients, each one after another."""
 
     title: str = "connections with a full TLS handshake"
 

@@ -52,14 +52,14 @@ def python_of(bench: Bench) -> str:
 def with_archive(bench: Bench) -> None:
     """Spark's class-data archive, where users have it: made now, or it would be made behind the
     first job, beside the second one."""
-    run_tool([python_of(bench), "-m", "ottla.spark.archive"], timeout_s=ARCHIVE_S_MAX)
+    run_tool([python_of(bench), "-m", "ottla.spark.class_data_archive"], timeout_s=ARCHIVE_S_MAX)
 
 
 class Driver:
     """A spark_load process that takes jobs."""
 
     def __init__(self, bench: Bench, broker: Broker, name: str, stack: ExitStack) -> None:
-        jars = ",".join(sorted(str(each) for each in CONNECTOR.glob("*.jar")))
+        jars = ",".join(sorted(str(path) for path in CONNECTOR.glob("*.jar")))
         if name != OTTLA and not jars:
             raise ToolError("no connector: run tools/setup_test_clients.sh --maven")
         directory = tempfile.mkdtemp(prefix=f"spark-{name}-", dir=bench.directory)
@@ -69,9 +69,9 @@ class Driver:
         self.process = stack.enter_context(started_tool(command, stdin=subprocess.PIPE))
         self.answer()
 
-    def do(self, **wish: str) -> dict[str, Any]:
+    def do(self, **request: str) -> dict[str, Any]:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(wish) + "\n")
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return self.answer()
 
@@ -187,7 +187,7 @@ class SparkLatency(OnSpark):
         ]
 
     def _follow(self, stage: Stage, driver: Driver) -> tuple[dict[str, Any], dict[str, Any]]:
-        topic, target = (create_topic(stage.broker, f"spark-{each}") for each in ("in", "out"))
+        topic, target = (create_topic(stage.broker, f"spark-{end}") for end in ("in", "out"))
         driver.do(job="follow", topic=topic, target=target)
         words = ("--port", str(stage.broker.port), "--count", str(LATENCY_COUNT))
         load = "benchmarks.librdkafka_load"
@@ -214,7 +214,7 @@ class SparkStart:
         if name != OTTLA:
             return []
         python, cache = python_of(bench), str(bench.directory / "spark-archive")
-        making = [python, "-m", "ottla.spark.archive"]
+        making = [python, "-m", "ottla.spark.class_data_archive"]
         run_tool(making, timeout_s=ARCHIVE_S_MAX, env={"OTTLA_CACHE_DIR": cache})
         ways = {
             "Spark's own launcher": ("stock", {"OTTLA_SPARK_ARCHIVE": "off"}),

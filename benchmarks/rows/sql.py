@@ -21,7 +21,7 @@ from benchmarks.bench import Bench
 from benchmarks.brokers import OTTLA, Broker, start_broker
 from benchmarks.figures import Figure, cost
 from benchmarks.marks import Mark
-from benchmarks.processes import Spawned, ToolError, cpu_seconds, spawn
+from benchmarks.processes import SpawnedServer, ToolError, cpu_seconds, spawn
 from benchmarks.rows.spark import python_of
 from benchmarks.settings import Settings
 from benchmarks.topics import create_topic
@@ -39,13 +39,13 @@ READY_S_MAX = 300.0
 RESULT_S_MAX = 900.0
 LOOK_S = 0.1
 APART_S = 2.0
-"""Between two statements that are made one by one: whoever wants to share waits less long."""
+"""Between two statements that are made one by one: admission to a shared query waits less."""
 STEADY_S = 20.0
 STEADY_EVERY_S = 0.1
 
 
 class Server:
-    """`ottla sql-server` on a broker of its own."""
+    """`ottla sql-server` on its own broker."""
 
     def __init__(self, bench: Bench, name: str = "sql", mark: Mark | None = None) -> None:
         folder = bench.directory / name
@@ -58,7 +58,7 @@ class Server:
         self._url = f"http://127.0.0.1:{port}"
         command = [python_of(bench), "-m", "ottla.cli", "sql-server", "--port", str(port)]
         command += ["--bootstrap-server", self.servers, "--state-dir", str(folder / "state")]
-        self.process: Spawned = spawn(
+        self.process: SpawnedServer = spawn(
             [*command, "--master", "local[2]"],
             log=folder / "log",
             env=mark.environment if mark else None,
@@ -94,7 +94,7 @@ class Server:
 
     def _states(self) -> set[str]:
         (shown,) = self.execute("SHOW QUERIES;")
-        return {each["state"] for each in shown["queries"]}
+        return {query["state"] for query in shown["queries"]}
 
     def _is_ready(self) -> bool:
         try:
@@ -125,7 +125,7 @@ def _all_taken(rows: dict[bytes | None, Any], seen: int, count: int) -> bool:
 
 
 def _all_counted(rows: dict[bytes | None, Any], seen: int, count: int) -> bool:
-    return sum(int(each["N"]) for each in rows.values()) >= count
+    return sum(int(row["N"]) for row in rows.values()) >= count
 
 
 FILTER = Kind(
@@ -147,7 +147,7 @@ class Sink:
 
 
 class SqlQueries:
-    """One broker and one server for all rounds; each measurement has topics of its own."""
+    """One broker and one server for all rounds; each measurement uses new topics."""
 
     title = "SQL queries"
 
@@ -171,7 +171,7 @@ class SqlQueries:
         for kind in (FILTER, COUNT):
             for queries, apart in ((1, False), (MANY, False), (MANY, True)):
                 if apart and kind is FILTER:
-                    continue  # filters share whenever they are made
+                    continue  # filters share a query whenever they are created
                 found = measured(self._server, kind, queries, count, apart=apart)
                 how = " made one by one" if apart else ""
                 title = f"SQL, {queries} x {kind.name}{how}"
@@ -207,8 +207,8 @@ def measured(server: Server, kind: Kind, queries: int, count: int, *, apart: boo
     statements = [
         kind.statement.format(sink=sink, source=source, n=n) for n, sink in enumerate(sinks)
     ]
-    for each in statements if apart else ["".join(statements)]:
-        server.execute(each)
+    for statement in statements if apart else ["".join(statements)]:
+        server.execute(statement)
         time.sleep(APART_S if apart else 0.0)
     server.wait_running()
     start, cpu_s = time.perf_counter(), server.cpu_s
@@ -240,13 +240,13 @@ def fill(servers: str, topic: str, count: int) -> None:
 
 
 def wait_for(server: Server, kind: Kind, sinks: list[str], count: int) -> None:
-    found = {each: Sink() for each in sinks}
+    found = {name: Sink() for name in sinks}
     deadline = time.monotonic() + RESULT_S_MAX
     settings = {"isolation.level": "read_committed"}
     with Consumer(
         server.servers, sinks, auto_offset_reset="earliest", settings=settings
     ) as consumer:
-        while not all(kind.is_whole(each.rows, each.seen, count) for each in found.values()):
+        while not all(kind.is_whole(item.rows, item.seen, count) for item in found.values()):
             if time.monotonic() > deadline:
                 raise ToolError(f"not all results are there:\n{server.process.log_tail()}")
             record = consumer.poll(1.0)

@@ -24,7 +24,7 @@ from benchmarks.brokers import OTTLA, Broker, start_broker
 from benchmarks.figures import Figure, cost, rate
 from benchmarks.marks import Mark
 from benchmarks.orders import KEYS, Orders
-from benchmarks.processes import Spawned, ToolError, spawn
+from benchmarks.processes import SpawnedServer, ToolError, spawn
 from benchmarks.rows.spark import with_archive
 from benchmarks.rows.sql import Server
 from benchmarks.rows.streams import (
@@ -108,12 +108,12 @@ def conditions(settings: Settings) -> str:
 
 
 class SqlStatements:
-    """Each statement has a broker and a process of its own in each round, one at a time."""
+    """In each round every statement gets its own broker and process, one at a time."""
 
     title = "SQL statements"
 
     def rounds(self, settings: Settings) -> tuple[int, int]:
-        """None is discarded: each begins with new processes, and warms them."""
+        """No round is discarded: each starts new processes and warms them up."""
         return 0, settings.rounds
 
     def measure(self, bench: Bench, name: str) -> list[Figure]:
@@ -124,12 +124,12 @@ class SqlStatements:
         figures: list[Figure] = []
         for statement in STATEMENTS:
             with ExitStack() as stack:
-                figures += Measured(bench, name, statement, stack).figures()
+                figures += MeasuredStatement(bench, name, statement, stack).figures()
         return figures
 
 
-class Measured:
-    """One statement on a broker of its own, from its start on."""
+class MeasuredStatement:
+    """One statement on its own broker, from its start on."""
 
     def __init__(self, bench: Bench, name: str, statement: Statement, stack: ExitStack) -> None:
         self._count = bench.settings.small_count // ORDERS_PART
@@ -155,7 +155,7 @@ class Measured:
         self._orders.send(1)
         start = time.perf_counter()
         if server is not None:
-            self._process: Spawned = server.process
+            self._process: SpawnedServer = server.process
             server.execute(f"{ORDERS}{statement.text}")
         else:
             words = (statement.job, broker.bootstrap, folder / "state")

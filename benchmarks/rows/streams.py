@@ -48,12 +48,12 @@ def conditions(settings: Settings) -> str:
 
 
 class StreamsJobs:
-    """Each job has a broker and a process of its own in each round, one at a time."""
+    """In each round every job gets its own broker and process, one at a time."""
 
     title = "Streams"
 
     def rounds(self, settings: Settings) -> tuple[int, int]:
-        """None is discarded: each begins with new processes, and warms them."""
+        """No round is discarded: each starts new processes and warms them up."""
         return 0, settings.rounds
 
     def measure(self, bench: Bench, name: str) -> list[Figure]:
@@ -62,14 +62,14 @@ class StreamsJobs:
         else:
             kafka_streams.compiled(classes_of(bench))
         figures: list[Figure] = []
-        for each in JOBS:
+        for job in JOBS:
             with ExitStack() as stack:
-                figures += Job(bench, name, each, stack).measured()
+                figures += Job(bench, name, job, stack).measured()
         return figures
 
 
 class Job:
-    """One job on a broker of its own, from its start on."""
+    """One job on its own broker, from its start on."""
 
     def __init__(self, bench: Bench, name: str, job: str, stack: ExitStack) -> None:
         self._count = bench.settings.small_count // ORDERS_PART

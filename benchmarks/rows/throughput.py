@@ -60,7 +60,9 @@ class Consume:
             consumed = self.consumed(bench, broker, topic, group)
         return [rate(self.title, "records/s", consumed.rate, cpu_us=meter.us_per(consumed.count))]
 
-    def consumed(self, bench: Bench, broker: Broker, topic: str, group: str) -> perf_tools.Consumed:
+    def consumed(
+        self, bench: Bench, broker: Broker, topic: str, group: str
+    ) -> perf_tools.ConsumeResult:
         count = bench.settings.count(self.size)
         return perf_tools.consume(broker, topic, count=count, group=group)
 
@@ -74,7 +76,7 @@ class Consume:
 
 
 class ProduceAndConsume:
-    """From the first record made to the last one read, with both tools at work all the while."""
+    """From the first record produced to the last one read, with both tools running throughout."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""Records in transactions: how many a second, and how long a commit takes."""
+"""Records in transactions: how many per second, and how long a commit takes."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def __getattr__(name: str) -> str:
-    """`ottla.__version__`, looked up when asked for: the look-up costs a tenth of a start."""
+    """`ottla.__version__`, looked up on first use: the lookup takes a tenth of a start."""
     if name != "__version__":
         raise AttributeError(f"module 'ottla' has no attribute {name!r}")
     from importlib.metadata import PackageNotFoundError, version

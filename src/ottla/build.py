@@ -1,6 +1,6 @@
-"""Which build this is: the hot modules compiled by mypyc, or the same source interpreted.
+"""Which build this is: with the hot modules compiled by mypyc, or all of them interpreted.
 
-setup.py compiles all of `HOT` or none of it, so one module answers for all.
+setup.py compiles all of `HOT` or none of it, so one module shows it for all.
 """
 
 from __future__ import annotations
@@ -10,4 +10,4 @@ from typing import Final
 from ottla import slices
 
 COMPILED: Final = not str(slices.__file__).endswith(".py")
-NAME: Final = "compiled" if COMPILED else "interpreted"
+BUILD_NAME: Final = "compiled" if COMPILED else "interpreted"

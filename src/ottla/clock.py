@@ -1,4 +1,4 @@
-"""Time, as an argument: everything that needs the hour is given a Clock."""
+"""Time as an argument: everything that needs the time takes a Clock."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-STEP_MS_MIN: Final = 1000  # less is no harm to a deadline
+STEP_MS_MIN: Final = 1000  # a smaller step does no harm to a deadline
 
 
 class Clock(Protocol):
-    """Wall time in milliseconds since 1970; tests pass one that they move by hand."""
+    """Wall time in milliseconds since 1970; tests pass one that they set by hand."""
 
     def now_ms(self) -> int: ...
 
 
 class SteadyClock(Clock, Protocol):
-    """Beside the wall time one that only goes forward, for what lasts so long."""
+    """Also has a monotonic time, for durations."""
 
     def monotonic_ms(self) -> int: ...
 
@@ -32,24 +32,24 @@ class SystemClock:
 
 
 class WatchedClock:
-    """A clock that notices when somebody has set the one below it.
+    """A clock that notices when the clock below it has been set.
 
-    Sessions and locks last so long, whatever the hour is. Their deadlines are hours on the clock,
-    and have to move with it: else a clock that is set forward ends them all, and one that was set
-    forward and back again keeps those of dead members for an hour. Whoever reads the time after
-    that reads it here, so the deadlines have moved before.
+    Sessions and locks are durations, but their deadlines are wall times and must move with the
+    clock: else a clock that is set forward expires them all, and one that is set forward an hour
+    and back again keeps dead members for an hour. Everything reads the time here, so listeners
+    have moved the deadlines before the new time is used.
     """
 
-    __slots__ = ("_ahead_ms", "_clock", "_tells")
+    __slots__ = ("_ahead_ms", "_clock", "_listeners")
 
     def __init__(self, clock: SteadyClock) -> None:
         self._clock = clock
         self._ahead_ms = clock.now_ms() - clock.monotonic_ms()
-        self._tells: list[Callable[[int], None]] = []
+        self._listeners: list[Callable[[int], None]] = []
 
-    def when_set(self, tell: Callable[[int], None]) -> None:
-        """Tell by how many milliseconds: forward, or with a minus back."""
-        self._tells.append(tell)
+    def when_set(self, listener: Callable[[int], None]) -> None:
+        """Call `listener` with the step in milliseconds, negative for backward, once it is set."""
+        self._listeners.append(listener)
 
     def now_ms(self) -> int:
         """HOT."""
@@ -57,8 +57,8 @@ class WatchedClock:
         step_ms = now_ms - self._clock.monotonic_ms() - self._ahead_ms
         if step_ms >= STEP_MS_MIN or step_ms <= -STEP_MS_MIN:
             self._ahead_ms += step_ms
-            for tell in self._tells:
-                tell(step_ms)
+            for listener in self._listeners:
+                listener(step_ms)
         return now_ms
 
     def monotonic_ms(self) -> int:

@@ -149,7 +149,7 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """Something a client, a disk or a peer did to us, with the code that the client is told."""
+    """A fault of a client, a disk or a peer, with the error code that the client gets."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)

@@ -1,4 +1,4 @@
-"""Extras: what is installed beyond the plain package, and how to install what is missing.
+"""Extras: which optional libraries are installed, and how to install the missing ones.
 
 Every error about a missing library takes its words from here, so that all of them name the extra
 and the command that works on this machine.
@@ -23,7 +23,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "prompt_toolkit",
     ),
 }
-"""The libraries by which a verb finds out whether an extra is there."""
+"""The libraries that show whether an extra is installed."""
 
 
 class MissingExtra(ModuleNotFoundError):
@@ -31,7 +31,7 @@ class MissingExtra(ModuleNotFoundError):
 
 
 def require(room: str, extra: str, libraries: Iterable[str] = ()) -> None:
-    """Called by a room before its imports; MissingExtra if a library is not there.
+    """A room calls this before its imports; MissingExtra if a library is not installed.
 
     `libraries` are those that nothing in the room works without: a Spark worker does without the
     libraries of the shell.
@@ -51,25 +51,26 @@ def missing_words(what: str, missing: Iterable[str], extra: str) -> str:
     return f"{what} needs {', '.join(names)}, which {verb} not installed: {install_command(extra)}"
 
 
-def install_command(extra: str) -> str:
-    """`pip install '/home/me/ottla[spark]'`, from wherever this Ottla was installed."""
+def install_command(extra: str = "") -> str:
+    """`pip install '/home/me/ottla[spark]'`, with the source that this Ottla was installed from."""
     return f"pip install '{requirement(_direct_url(), extra)}'"
 
 
 def requirement(direct_url: str | None, extra: str) -> str:
-    """What pip is given. `direct_url` is the text of direct_url.json, which installers write (PEP
-    610) unless the package came from an index."""
+    """The requirement for pip. `direct_url` is the text of direct_url.json, which installers write
+    (PEP 610) unless the package came from an index."""
+    extras = f"[{extra}]" if extra else ""
     if not direct_url:
-        return f"ottla[{extra}]"
+        return f"ottla{extras}"
     about = json.loads(direct_url)
     url = str(about.get("url") or "")
     if "vcs_info" in about:
         commit = about["vcs_info"].get("commit_id", "")
-        return f"ottla[{extra}] @ {about['vcs_info'].get('vcs', 'git')}+{url}@{commit}"
+        return f"ottla{extras} @ {about['vcs_info'].get('vcs', 'git')}+{url}@{commit}"
     parts = urlsplit(url)
     if parts.scheme == "file":
-        return f"{unquote(parts.path)}[{extra}]"
-    return f"ottla[{extra}] @ {url}"
+        return f"{unquote(parts.path)}{extras}"
+    return f"ottla{extras} @ {url}"
 
 
 def _direct_url() -> str | None:

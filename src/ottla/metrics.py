@@ -1,7 +1,7 @@
-"""Numbers for Prometheus, and the text in which it reads them.
+"""Metrics for Prometheus, in its text format 0.0.4.
 
-A counter is a plain int of whoever counts, a gauge is asked for when somebody looks; both become
-samples of a Family. Only a histogram needs code. The format is Prometheus' text format 0.0.4.
+A counter is a plain int where something is counted, and a gauge is computed when the page is asked
+for; both become samples of a `MetricFamily`. Only a histogram needs code.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Sample(NamedTuple):
     suffix: str = ""  # of the name: _bucket, _sum, _count
 
 
-class Family(NamedTuple):
-    """A metric with all its samples. Those are taken one by one, while the text is written."""
+class MetricFamily(NamedTuple):
+    """A metric with all its samples, which are taken one by one while the text is written."""
 
     name: str
     kind: Kind
@@ -37,8 +37,8 @@ class Family(NamedTuple):
 
 
 class Histogram:
-    """How many values were at most each of `bounds`, and their sum: whole numbers, of a small unit,
-    so that counting is cheap."""
+    """Counts of values up to each of `bounds`, and their sum. Values are integers of a small unit,
+    such as microseconds, so that counting is cheap."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -64,32 +64,33 @@ class Histogram:
         return both
 
     def samples(self, labels: Labels = NO_LABELS, *, unit: int = 1) -> Iterator[Sample]:
-        """In units of which each is `unit` of those that were counted."""
+        """The samples, in units of `unit` counted ones: 1,000,000 turns microseconds to seconds."""
         count = 0
-        for bound, each in zip((*self._bounds, float("inf")), self._counts, strict=True):
-            count += each
+        for bound, bucket_count in zip((*self._bounds, float("inf")), self._counts, strict=True):
+            count += bucket_count
             yield Sample({**labels, "le": number(bound / unit)}, count, "_bucket")
         yield Sample(labels, self._sum / unit, "_sum")
         yield Sample(labels, count, "_count")
 
 
-def gauge(name: str, help: str, value: Number) -> Family:
-    """One number without labels."""
-    return Family(name, "gauge", help, (Sample(NO_LABELS, value),))
+def gauge(name: str, help: str, value: Number) -> MetricFamily:
+    """A gauge without labels."""
+    return MetricFamily(name, "gauge", help, (Sample(NO_LABELS, value),))
 
 
-def counter(name: str, help: str, value: Number) -> Family:
-    return Family(name, "counter", help, (Sample(NO_LABELS, value),))
+def counter(name: str, help: str, value: Number) -> MetricFamily:
+    return MetricFamily(name, "counter", help, (Sample(NO_LABELS, value),))
 
 
 def by_label(
     name: str, kind: Kind, help: str, label: str, values: Iterable[tuple[str, Number]]
-) -> Family:
-    """A number for each value of one label."""
-    return Family(name, kind, help, [Sample({label: each}, value) for each, value in values])
+) -> MetricFamily:
+    """One sample for each value of a label."""
+    samples = [Sample({label: label_value}, value) for label_value, value in values]
+    return MetricFamily(name, kind, help, samples)
 
 
-def lines(family: Family) -> Iterator[str]:
+def lines(family: MetricFamily) -> Iterator[str]:
     """The family as text, a line at a time."""
     yield f"# HELP {family.name} {family.help.translate(_HELP_ESCAPES)}\n"
     yield f"# TYPE {family.name} {family.kind}\n"

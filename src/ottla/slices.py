@@ -1,4 +1,4 @@
-"""Bytes of a file that nobody has read yet: what a fetch hands from the disk to the socket."""
+"""Unread bytes of a file: what a fetch passes from the disk to the socket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class ReadableFile(Protocol):
-    """An open file. It stays open for as long as somebody holds it."""
+    """An open file; it is closed with the last reference to it."""
 
     def fileno(self) -> int:
         """The descriptor for sendfile; -1 when there is none (a file in memory)."""

@@ -1,1 +1,1 @@
-"""ksqlDB's own REST cases, on a broker, a registry and an `ottla sql-server` of ours."""
+"""ksqlDB's own REST cases, run against Ottla's broker, registry and `ottla sql-server`."""

@@ -1,6 +1,6 @@
 """python -m suites.ksql --bootstrap HOST:PORT --registry URL --cases FOLDER [--server URL]
 
-Runs ksqlDB's REST cases one after the other, writes one line of JSON for each, and at the end how
+Runs ksqlDB's REST cases one after another, writes one line of JSON for each, and at the end how
 many differ by which cause. Without --server it starts one.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 import time
 from collections import Counter
@@ -26,6 +27,7 @@ PASSED = "passed"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # so that the server is stopped
     with ExitStack() as stack:
         server = options.server or stack.enter_context(
             running_sql_server(options.bootstrap, options.registry, options.folder)
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_cases(run: RestRun, options: argparse.Namespace) -> Counter[str]:
-    """How many cases there are by cause."""
+    """The number of cases by cause."""
     causes: Counter[str] = Counter()
     run.clean()
     for case in read_cases(options.cases):
@@ -65,7 +67,7 @@ def run_cases(run: RestRun, options: argparse.Namespace) -> Counter[str]:
 
 
 def cause_of(reason: str) -> str:
-    """The kind of a difference: its words up to the first colon."""
+    """The kind of a difference: its text up to the first colon."""
     return reason.partition(":")[0] if reason else PASSED
 
 

@@ -1,4 +1,4 @@
-"""Records with any time, 0 included: librdkafka takes that for the present."""
+"""Sends records with any timestamp, even 0, which librdkafka takes for now."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_MS = 30_000
 
 
 class RawProducer:
-    """Sends to the only broker there is, as Java's producer would place the records."""
+    """Sends to the only broker, with partitions as Java's producer chooses them."""
 
     def __init__(self, bootstrap: str) -> None:
         self._connections = ConnectionPool(bootstrap)

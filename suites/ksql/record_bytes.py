@@ -1,4 +1,4 @@
-"""Records of a case as bytes, and back, by the formats and types that DESCRIBE tells."""
+"""Records of a case as bytes and back, by the formats and types from DESCRIBE."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class TopicInfo:
     def of(cls, described: Mapping[str, Any]) -> TopicInfo:
         """From `sourceDescription`."""
         fields = described["fields"]
-        keys = [each for each in fields if each.get("type") == "KEY"]
+        keys = [field for field in fields if field.get("type") == "KEY"]
         return cls(
             described["topic"],
             described["keyFormat"],
             described["valueFormat"],
-            tuple((each["name"], each["schema"]["type"]) for each in keys),
+            tuple((key["name"], key["schema"]["type"]) for key in keys),
             described["windowType"] or "",
-            tuple(each["name"] for each in fields if "type" not in each),
+            tuple(field["name"] for field in fields if "type" not in field),
         )
 
 
@@ -69,7 +69,7 @@ class RecordBytes:
 
     def headers(self, record: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
         found = record.get("headers") or ()
-        return [(each["KEY"], base64.b64decode(each["VALUE"])) for each in found]
+        return [(item["KEY"], base64.b64decode(item["VALUE"])) for item in found]
 
     def _bytes(self, format_: str, info: TopicInfo, value: Any, *, is_key: bool) -> bytes:
         if format_ == "KAFKA":
@@ -85,7 +85,10 @@ class RecordBytes:
             shaped = protobuf_value(value, set(re.findall(r"\b(\w+)\s*=\s*\d", schema.text)))
         if is_key and isinstance(shaped, dict):
             types = dict(info.key_types)
-            shaped = {name: _typed(each, types.get(name, "")) for name, each in shaped.items()}
+            shaped = {
+                name: _typed(field_value, types.get(name, ""))
+                for name, field_value in shaped.items()
+            }
         elif is_key:
             shaped = _typed(shaped, info.key_types[0][1])
         if format_ == "PROTOBUF" and not isinstance(shaped, dict):
@@ -116,7 +119,7 @@ class RecordBytes:
 
 
 def _typed(value: Any, type_: str) -> Any:
-    """Some cases write numbers as texts."""
+    """Some cases write numbers as text."""
     return int(value) if isinstance(value, str) and type_ in ("INTEGER", "BIGINT") else value
 
 
@@ -131,21 +134,21 @@ def _unpacked(data: bytes, type_: str) -> Any:
 
 
 def avro_value(value: Any, schema: Any) -> Any:
-    """As the schema has it: fields in its case, others left out, a MAP as the entries it may be."""
+    """By the schema: fields in its case, others left out, a MAP possibly as entries."""
     if isinstance(schema, list):
-        schema = next((each for each in schema if each != "null"), "null")
+        schema = next((branch for branch in schema if branch != "null"), "null")
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind == "record" and isinstance(value, dict):
-        fields = {each["name"].upper(): each for each in schema["fields"]}
+        fields = {field["name"].upper(): field for field in schema["fields"]}
         known = {fields[name.upper()]["name"]: name for name in value if name.upper() in fields}
-        types = {each["name"]: each["type"] for each in schema["fields"]}
+        types = {field["name"]: field["type"] for field in schema["fields"]}
         return {name: avro_value(value[given], types[name]) for name, given in known.items()}
     if kind == "array" and isinstance(value, dict):
-        value = [{"key": name, "value": each} for name, each in value.items()]
+        value = [{"key": name, "value": entry} for name, entry in value.items()]
     if kind == "array" and isinstance(value, list):
-        return [avro_value(each, schema["items"]) for each in value]
+        return [avro_value(item, schema["items"]) for item in value]
     if kind == "map" and isinstance(value, dict):
-        return {name: avro_value(each, schema["values"]) for name, each in value.items()}
+        return {name: avro_value(entry, schema["values"]) for name, entry in value.items()}
     return float(value) if isinstance(value, Decimal) else value
 
 
@@ -153,19 +156,19 @@ def protobuf_value(value: Any, names: set[str]) -> Any:
     """The same by the names in a .proto file, which may be keys of a MAP within a field."""
     shaped = _in_case(value, names)
     if isinstance(shaped, dict):
-        return {name: each for name, each in shaped.items() if name in names}
+        return {name: field_value for name, field_value in shaped.items() if name in names}
     return shaped
 
 
 def _in_case(value: Any, names: set[str]) -> Any:
-    """Names of fields in upper case, where the schema has them so."""
+    """Field names in upper case if the schema has them so."""
     if isinstance(value, dict):
         return {
             name.upper() if name not in names and name.upper() in names else name: _in_case(
-                each, names
+                field_value, names
             )
-            for name, each in value.items()
+            for name, field_value in value.items()
         }
     if isinstance(value, list):
-        return [_in_case(each, names) for each in value]
+        return [_in_case(item, names) for item in value]
     return float(value) if isinstance(value, Decimal) else value

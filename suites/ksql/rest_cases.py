@@ -25,7 +25,7 @@ class RestCase:
 
     @property
     def statements(self) -> Sequence[str]:
-        """All but the queries, which stand at the end."""
+        """All statements but the queries, which come last."""
         return [text for text in self._texts() if not text.startswith(_QUERY)]
 
     @property
@@ -87,7 +87,7 @@ def read_cases(folder: Path) -> Iterator[RestCase]:
             if found.get("enabled") is False:
                 continue
             for format_ in found.get("format") or [""]:
-                # Each case has topics of its own: what one leaves behind is nothing to the next.
+                # Each case has its own topics, so no case sees the records of another.
                 topic = f"{_TOPIC}_{number}_{format_ or 'x'}".lower()
                 ending = f" - {format_}" if format_ else ""
                 texts = {"{FORMAT}": format_, _TOPIC: topic}
@@ -96,7 +96,7 @@ def read_cases(folder: Path) -> Iterator[RestCase]:
 
 
 def _with_own_ids(case: dict[str, Any], number: int) -> dict[str, Any]:
-    """Ids of schemas that no other case has: those of a registry stand for one text for ever."""
+    """Schema ids that no other case uses, because a registry's id never changes its schema."""
 
     def own(found: re.Match[str]) -> str:
         return f"{found.group(1)}{_own_id(int(found.group(2)), number)}"
@@ -122,8 +122,8 @@ def _filled(value: Any, texts: Mapping[str, str]) -> Any:
             value = value.replace(name, text)
         return value
     if isinstance(value, dict):
-        return {name: _filled(each, texts) for name, each in value.items()}
-    return [_filled(each, texts) for each in value] if isinstance(value, list) else value
+        return {name: _filled(item, texts) for name, item in value.items()}
+    return [_filled(item, texts) for item in value] if isinstance(value, list) else value
 
 
 def read_json(text: str) -> Any:

@@ -14,14 +14,14 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from ottla.schemas.protobuf.dynamic import MessageTypes
+from ottla.schemas.protobuf.message_types import MessageTypes
 from ottla.schemas.schema_types import parse
 
 STARTS_WITH = "|starts_with"
 STATEMENT = "{STATEMENT}"
 ERROR_TYPES = {
     "KsqlStatementErrorMessage": "statement_error",
-    "KsqlErrorMessage": "",  # that, and all that are more special
+    "KsqlErrorMessage": "",  # that type and its subtypes
 }
 DOUBLE_DELTA = 0.000_001
 
@@ -60,15 +60,15 @@ def message_differences(
         yield f"protoSchema: expected {schema}, got {_short(actual[0])}"
         return
     message_class = MessageTypes(parse("PROTOBUF", schema, {})).by_indexes((0,))
-    wanted = sorted(sorted(each["row"].splitlines()) for each in expected if "row" in each)
+    wanted = sorted(sorted(item["row"].splitlines()) for item in expected if "row" in item)
     found = sorted(
-        sorted(_message_text(message_class, each["row"]["protobufBytes"]).splitlines())
-        for each in actual
-        if "row" in each
+        sorted(_message_text(message_class, message["row"]["protobufBytes"]).splitlines())
+        for message in actual
+        if "row" in message
     )
     if wanted != found:
         yield f"messages: expected {_short(wanted)}, got {_short(found)}"
-    ends = [[each for each in rows if "finalMessage" in each] for rows in (expected, actual)]
+    ends = [[row for row in rows if "finalMessage" in row] for rows in (expected, actual)]
     if ends[0] != ends[1]:
         yield f"message at the end: expected {ends[0]}, got {ends[1]}"
 
@@ -82,7 +82,7 @@ def _message_text(message_class: Any, data: str) -> str:
 def _row_differences(wanted: list[Any], found: list[Any]) -> Iterator[str]:
     left = list(found)
     for row in wanted:
-        same = next((each for each in left if is_same(row, each)), None)
+        same = next((candidate for candidate in left if is_same(row, candidate)), None)
         if same is None:
             yield f"row: expected {_short(row)}, left of the answer: {_short(left)}"
             return
@@ -119,10 +119,10 @@ def _differences(
 
 
 def is_same(wanted: Any, found: Any) -> bool:
-    """As Java's equals has it: 1 is not 1.0, and 1.0 is not 1.00."""
+    """As Java's equals: 1 is not 1.0, and 1.0 is not 1.00."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         return wanted.keys() == found.keys() and all(
-            is_same(each, found[name]) for name, each in wanted.items()
+            is_same(item, found[name]) for name, item in wanted.items()
         )
     if isinstance(wanted, list) and isinstance(found, list):
         return len(wanted) == len(found) and all(map(is_same, wanted, found))
@@ -135,7 +135,7 @@ def is_same(wanted: Any, found: Any) -> bool:
 
 def _digits(one: Decimal, other: Decimal) -> bool:
     """A double may be written with an exponent or without."""
-    places = [int(each.as_tuple().exponent) for each in (one, other)]
+    places = [int(number.as_tuple().exponent) for number in (one, other)]
     return places[0] == places[1] or max(places) > 0
 
 
@@ -165,11 +165,11 @@ def matches(wanted: Any, found: Any) -> bool:
     """Values of records: numbers by value, names of fields in any case."""
     if isinstance(wanted, dict):
         if isinstance(found, list):  # a MAP in Protobuf
-            found = {each["key"]: each["value"] for each in found}
+            found = {item["key"]: item["value"] for item in found}
         if not isinstance(found, dict) or len(wanted) != len(found):
             return False
         return all(
-            matches(each, found.get(name, found.get(name.upper()))) for name, each in wanted.items()
+            matches(item, found.get(name, found.get(name.upper()))) for name, item in wanted.items()
         )
     if isinstance(wanted, list):
         return (

@@ -49,7 +49,7 @@ class Difference(AssertionError):
 
 
 class OtherWords(Difference):
-    """Refused, with the same status and type, but the message is another."""
+    """Refused with the same status and type, but another message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class RestRun:
             return _check_error(case, answer)
         admin = _json(answer.text)
         infos = self._infos()
-        found: list[tuple[str, Any]] = [("admin", each) for each in admin]
-        wanted = [each["query"] for each in case.responses if "query" in each]
+        found: list[tuple[str, Any]] = [("admin", response) for response in admin]
+        wanted = [response["query"] for response in case.responses if "query" in response]
         if not case.input_waits_for_query:
             self._produce(case, infos)
         for number, text in enumerate(case.queries):
@@ -100,7 +100,7 @@ class RestRun:
     def _make_topics(self, case: RestCase) -> None:
         partitions = {record["topic"]: PARTITIONS for record in (*case.inputs, *case.outputs)}
         partitions |= dict(_declared(case.statements))
-        partitions |= {each["name"]: each.get("partitions", PARTITIONS) for each in case.topics}
+        partitions |= {topic["name"]: topic.get("partitions", PARTITIONS) for topic in case.topics}
         self._partitions = partitions
         for name, count in partitions.items():
             self._admin.topics.create(name, partitions=count, replication_factor=1)
@@ -114,10 +114,11 @@ class RestRun:
             return
         subject = f"{topic['name']}-{side}"
         references = []
-        for each in topic.get(f"{side}SchemaReferences", ()):
-            self._ask("POST", f"/subjects/{each['name']}/versions",
-                      {"schemaType": each["format"], "schema": _text(each["schema"])})  # fmt: skip
-            references.append({"name": each["name"], "subject": each["name"], "version": 1})
+        for reference in topic.get(f"{side}SchemaReferences", ()):
+            name = reference["name"]
+            referenced = {"schemaType": reference["format"], "schema": _text(reference["schema"])}
+            self._ask("POST", f"/subjects/{name}/versions", referenced)
+            references.append({"name": name, "subject": name, "version": 1})
         body = {"schemaType": kind, "schema": _text(schema), "references": references}
         number = topic.get(f"{side}SchemaId")
         if number is not None:
@@ -134,7 +135,7 @@ class RestRun:
             raise Difference(f"registry: {method} {path}: {answer.text}")
 
     def clean(self) -> None:
-        """As ksqlDB's runner does it: queries, sources and topics go; the server stays."""
+        """As in ksqlDB's runner: queries, sources and topics are deleted; the server stays."""
         self._http.post("/ksql/terminate", json={"deleteTopicList": [".*"]})
         left = [name for name in self._admin.topics.names() if not name.startswith("_")]
         if left:
@@ -211,7 +212,7 @@ class RestRun:
         expected: Sequence[Any] | None,
         infos: Mapping[str, TopicInfo],
     ) -> list[Any] | None:
-        """Its rows; None if it was refused as the case expects."""
+        """The rows; None if the query was refused as the case expects."""
         if is_push(text):
             return self._pushed(case, text, expected, infos)
         deadline = time.monotonic() + PULL_S_MAX
@@ -266,11 +267,11 @@ class RestRun:
         return _rows_of("".join(parts))
 
     def _wait_until_running(self) -> None:
-        """Whatever reads from the end on has looked where that is."""
+        """Wait until every query that reads from the end has found it."""
         deadline = time.monotonic() + PUSH_STARTS_S
         while time.monotonic() < deadline:
             (listed,) = _json(self._http.post("/ksql", json={"ksql": "SHOW QUERIES;"}).text)
-            if all(each["state"] == "RUNNING" for each in listed["queries"]):
+            if all(query["state"] == "RUNNING" for query in listed["queries"]):
                 return
             time.sleep(LOOK_EVERY_S)
 
@@ -286,7 +287,7 @@ def _given(case: RestCase) -> dict[str, Any]:
 
 
 def _is_late(expected: Sequence[Any], rows: Sequence[Any]) -> bool:
-    """Whether the answer may become the expected one: a header does not change."""
+    """True if the response may still become the expected one: a header does not change."""
     if rows and expected and "header" in expected[0]:
         return not list(query_differences(expected[:1], rows[:1], is_ordered=True))
     return True

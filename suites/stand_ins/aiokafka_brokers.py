@@ -46,7 +46,7 @@ def port_of(listener: str) -> int:
 
 
 def value_of(name: str) -> tuple[object] | None:
-    """The value of a fixture that is ours, or None for all others."""
+    """The value of a fixture that this plugin replaces, or None."""
     if name == "kafka_server":
         hosts = os.environ["SUITE_BROKERS"].split(",")
         host, port = hosts[0].rsplit(":", 1)

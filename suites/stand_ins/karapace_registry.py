@@ -20,7 +20,7 @@ BUILT = {
         *("IncompatibleError", "Proto", "check_compatibility", "format_proto"),
     ),
 }
-ROUNDS_MAX = 5  # a subject goes after those that refer to it
+ROUNDS_MAX = 5  # a subject is deleted after those that refer to it
 TIMEOUT_S = 30
 for module_name, names in BUILT.items():
     module = ModuleType(module_name)

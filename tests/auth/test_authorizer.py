@@ -62,7 +62,7 @@ def may_any(made: Authorizer, operation: int = WRITE) -> bool:
     return made.decide_any(ALICE, HOST, operation, TOPIC).allowed
 
 
-def test_nothing_is_allowed_that_no_rule_allows() -> None:
+def test_an_operation_without_a_rule_is_denied() -> None:
     assert not may(authorizer())
     assert not may(authorizer(acl("orders", who="User:bob")))
     assert not may(authorizer(acl("orders", resource=GROUP)))
@@ -72,7 +72,7 @@ def test_nothing_is_allowed_that_no_rule_allows() -> None:
     assert may(authorizer(acl("orders", who="User:*")))
 
 
-def test_patterns_are_literal_prefixed_or_all() -> None:
+def test_patterns_are_literal_prefixed_or_wildcards() -> None:
     assert may(authorizer(acl("*")))
     assert may(authorizer(acl("or", pattern=PREFIXED)))
     assert may(authorizer(acl("orders", pattern=PREFIXED)))
@@ -81,7 +81,7 @@ def test_patterns_are_literal_prefixed_or_all() -> None:
     assert not may(authorizer(acl("*", pattern=PREFIXED)))  # a prefix like any other
 
 
-def test_a_deny_wins_over_every_allow() -> None:
+def test_a_deny_overrides_every_allow() -> None:
     allows = (acl("orders"), acl("*"), acl("o", pattern=PREFIXED))
     for deny in (
         acl("orders", permission=DENY),
@@ -107,13 +107,13 @@ def test_a_deny_wins_over_every_allow() -> None:
         ("ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
     ],
 )
-def test_an_allow_implies_to_see_it(allowed: str, implied: str) -> None:
+def test_an_allow_implies_describe(allowed: str, implied: str) -> None:
     made = authorizer(acl("orders", AclOperation[allowed]))
     assert may(made, AclOperation[implied])
     assert not may(made, AclOperation.CREATE)
 
 
-def test_every_pair_of_operations() -> None:
+def test_an_allow_implies_only_the_listed_operations() -> None:
     """Only the implications of the table above, and ALL."""
     implied = {("READ", "DESCRIBE"), ("WRITE", "DESCRIBE"), ("DELETE", "DESCRIBE")}
     implied |= {("ALTER", "DESCRIBE"), ("ALTER_CONFIGS", "DESCRIBE_CONFIGS")}
@@ -127,13 +127,13 @@ def test_a_deny_implies_nothing() -> None:
     made = authorizer(acl("orders", READ, DENY), acl("orders", DESCRIBE))
     assert may(made, DESCRIBE)
     assert not may(made, READ)
-    # To deny DESCRIBE alone does not take what READ allows, apart from DESCRIBE itself.
+    # Denying DESCRIBE alone leaves what READ allows, apart from DESCRIBE itself.
     made = authorizer(acl("orders", DESCRIBE, DENY), acl("orders", READ))
     assert may(made, READ)
     assert not may(made, DESCRIBE)
 
 
-def test_hosts_are_addresses_or_all() -> None:
+def test_hosts_are_addresses_or_a_wildcard() -> None:
     made = authorizer(acl("orders", host=HOST))
     assert may(made)
     assert not may(made, host="10.0.0.2")
@@ -145,7 +145,7 @@ def test_hosts_are_addresses_or_all() -> None:
     assert normal_host("fe80::1%eth0") == "fe80::1"
 
 
-def test_super_users_may_whatever_is_denied() -> None:
+def test_super_users_ignore_denies() -> None:
     made = authorizer(acl("*", ALL, DENY, who="User:*"), supers="User:bob;User:alice")
     assert may(made)
     assert made.decide(ALICE, HOST, READ, TOPIC, "x").rule == "SuperUser"
@@ -155,7 +155,7 @@ def test_super_users_may_whatever_is_denied() -> None:
         parse_super_users("alice")
 
 
-def test_allow_everyone_holds_only_where_there_is_no_rule_at_all() -> None:
+def test_allow_everyone_applies_only_to_resources_without_rules() -> None:
     assert may(authorizer(everyone=True))
     assert may(authorizer(acl("other", who="User:bob"), everyone=True))
     for rule in (
@@ -197,7 +197,7 @@ def test_any_topic_unless_it_is_denied(allow: Acl, deny: Acl, expected: bool) ->
     assert may_any(authorizer(allow, deny)) is expected
 
 
-def test_decisions_are_remembered_until_the_rules_change() -> None:
+def test_decisions_are_cached_until_the_rules_change() -> None:
     made = authorizer(acl("orders"))
     rights = made.rights(ALICE, HOST)
     assert rights is made.rights(ALICE, HOST)
@@ -209,15 +209,15 @@ def test_decisions_are_remembered_until_the_rules_change() -> None:
     assert not made.rights(ALICE, HOST).decision(READ, TOPIC, "orders").allowed
 
 
-def test_long_names_that_clients_make_up_are_not_remembered() -> None:
+def test_long_client_names_are_not_cached() -> None:
     rights = authorizer(acl("orders")).rights(ALICE, HOST)
     long = "x" * 2000
     assert not rights.decision(READ, TOPIC, long).allowed
     assert rights._decisions == {}
 
 
-def test_cve_2024_27309_one_rule_of_several_goes() -> None:
-    """What stays on a resource when rules on it are removed one by one."""
+def test_cve_2024_27309_deleting_one_of_several_rules_keeps_the_others() -> None:
+    """What remains on a resource when its rules are removed one by one."""
     rules = [acl("orders", operation) for operation in (READ, WRITE, AclOperation.ALTER)]
     rules.append(acl("orders", who="User:bob"))
     for count in range(len(rules) + 1):
@@ -268,7 +268,7 @@ def test_filters(wanted: AclFilter, places: list[int]) -> None:
     assert [place for place, rule in enumerate(FILTERED) if wanted.matches(rule)] == places
 
 
-def test_rules_that_cannot_be() -> None:
+def test_invalid_rules_are_refused() -> None:
     assert acl_problem(acl("orders")) is None
     assert acl_problem(acl("kafka-cluster", resource=CLUSTER)) is None
     for wrong in (
@@ -296,11 +296,11 @@ def test_rules_that_cannot_be() -> None:
 def test_denials_are_logged_as_kafka_logs_them(caplog: pytest.LogCaptureFixture) -> None:
     made = authorizer(acl("orders"))
     rights = made.rights(ALICE, HOST)
-    told = {"request": "Produce", "connection": "c-1", "client_id": "app"}
+    result = {"request": "Produce", "connection": "c-1", "client_id": "app"}
     with caplog.at_level(logging.INFO, LOGGER):
         for operation in (READ, WRITE):
             decision = rights.decision(operation, TOPIC, "orders")
-            Audit().write(rights, decision, operation, TOPIC, "orders", **told)
+            Audit().write(rights, decision, operation, TOPIC, "orders", **result)
     assert [record.getMessage() for record in caplog.records] == [
         "Principal = User:alice is Denied operation = WRITE from host = 10.0.0.1 on resource ="
         " Topic:LITERAL:orders for request = Produce with resourceRefCount = 1 based on rule"
@@ -308,19 +308,19 @@ def test_denials_are_logged_as_kafka_logs_them(caplog: pytest.LogCaptureFixture)
     ]
 
 
-def test_a_name_with_a_line_break_writes_no_line_of_its_own(
+def test_a_line_break_in_a_name_starts_no_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rights = authorizer().rights(ALICE, HOST)
     name = "x\nPrincipal = User:alice is Allowed"
-    told = {"request": "Produce", "connection": "c-1", "client_id": "app"}
+    result = {"request": "Produce", "connection": "c-1", "client_id": "app"}
     with caplog.at_level(logging.INFO, LOGGER):
-        Audit().write(rights, rights.decision(READ, TOPIC, name), READ, TOPIC, name, **told)
+        Audit().write(rights, rights.decision(READ, TOPIC, name), READ, TOPIC, name, **result)
     (record,) = caplog.records
     assert "\n" not in record.getMessage()
 
 
-def test_the_audit_as_lines_of_json(caplog: pytest.LogCaptureFixture) -> None:
+def test_audit_events_are_json_lines(caplog: pytest.LogCaptureFixture) -> None:
     made = authorizer(acl("orders"))
     rights = made.rights(ALICE, HOST)
     decision = Decision(True, "", acl("orders"))

@@ -38,6 +38,6 @@ def test_a_keytab_and_a_cache() -> None:
         ("useTicketCache=true", "kafka/host", "is not the name of a service"),
     ],
 )
-def test_what_is_wrong_is_said(options: str, service: str, said: str) -> None:
+def test_errors_name_what_is_wrong(options: str, service: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         login(options, service)

@@ -11,8 +11,8 @@ from ottla.auth.principal import ANONYMOUS, Principal, user
 from ottla.auth.sasl import SaslServer
 from ottla.auth.scram import ScramClient, ScramCredential
 from ottla.auth.scram_server import (
-    ScramExchange,
     ScramMechanism,
+    ScramServerExchange,
     ScramShape,
     TokenCredential,
 )
@@ -46,7 +46,7 @@ def server(max_reauth_ms: int = 0) -> SaslServer:
         ScramMechanism(name, Known(), secret=SECRET, max_reauth_ms=max_reauth_ms)
         for name in CREDENTIALS
     ]
-    return SaslServer({plain.name: plain, **{each.name: each for each in scrams}})
+    return SaslServer({plain.name: plain, **{scram.name: scram for scram in scrams}})
 
 
 def plain_token(name: str, password: str, authzid: str = "") -> bytes:
@@ -92,7 +92,7 @@ def test_plain_lets_a_user_in() -> None:
     assert connection.principal == user("alice")
 
 
-def test_plain_says_the_same_of_a_wrong_user_and_a_wrong_password() -> None:
+def test_plain_does_not_reveal_whether_a_user_exists() -> None:
     messages = set()
     for name, password in (("alice", "wrong"), ("nobody", "secret"), ("alice", "secre")):
         connection = server()
@@ -116,13 +116,13 @@ def test_plain_says_the_same_of_a_wrong_user_and_a_wrong_password() -> None:
         b"\0\0\0",
     ],
 )
-def test_plain_refuses_what_is_not_a_login(token: bytes) -> None:
+def test_plain_refuses_malformed_logins(token: bytes) -> None:
     connection = server()
     connection.handshake("PLAIN", 0)
     assert connection.authenticate(token, 0, 0).error is FAILED
 
 
-def test_cve_2017_12610_nobody_acts_for_another() -> None:
+def test_cve_2017_12610_no_user_acts_for_another() -> None:
     connection = server()
     connection.handshake("PLAIN", 0)
     outcome = connection.authenticate(plain_token("bob", "x", authzid="alice"), 0, 0)
@@ -141,7 +141,7 @@ def test_scram_lets_a_user_in(mechanism: str, name: str) -> None:
     assert connection.principal == user(name)
 
 
-def test_scram_says_the_same_of_a_wrong_user_and_a_wrong_password() -> None:
+def test_scram_does_not_reveal_whether_a_user_exists() -> None:
     _, wrong_password = scram_login("alice", "pen")
     _, wrong_user = scram_login("nobody", "pencil")
     assert wrong_password is not None
@@ -149,7 +149,7 @@ def test_scram_says_the_same_of_a_wrong_user_and_a_wrong_password() -> None:
     assert wrong_password.message == wrong_user.message
 
 
-def test_a_user_that_does_not_exist_has_the_same_salt_at_each_try() -> None:
+def test_an_unknown_user_gets_the_same_salt_on_each_attempt() -> None:
     challenges = set()
     for _ in range(2):
         connection = server()
@@ -160,7 +160,7 @@ def test_a_user_that_does_not_exist_has_the_same_salt_at_each_try() -> None:
     assert challenges.pop().endswith(",i=4096")
 
 
-class Shaped(Known):
+class ShapedUsers(Known):
     """Users that two tools made: Kafka's, and one with longer salts."""
 
     found: frozenset[ScramShape] = frozenset({ScramShape(26, 4096), ScramShape(64, 8192)})
@@ -171,18 +171,18 @@ class Shaped(Known):
 
 def challenged(users: Known, name: str, extension: str = "") -> tuple[int, int]:
     """(bytes of the salt, iterations)."""
-    exchange = ScramExchange(SHA256, users, SECRET)
+    exchange = ScramServerExchange(SHA256, users, SECRET)
     text = exchange.step(f"n,,n={name},r=abc{extension}".encode(), 0).token.decode()
     said = dict(part.split("=", 1) for part in text.split(","))
     return len(base64.b64decode(said["s"])), int(said["i"])
 
 
-def test_a_user_that_does_not_exist_looks_like_those_that_do() -> None:
-    users = Shaped()
-    seen = {name: challenged(users, name) for name in (f"nobody-{each}" for each in range(40))}
+def test_an_unknown_user_looks_like_a_known_one() -> None:
+    users = ShapedUsers()
+    seen = {name: challenged(users, name) for name in (f"nobody-{number}" for number in range(40))}
     assert set(seen.values()) == {(26, 4096), (64, 8192)}
-    assert {name: challenged(users, name) for name in seen} == seen  # at each try the same
-    # A user of a third kind comes: most of the others keep what they had.
+    assert {name: challenged(users, name) for name in seen} == seen  # the same on each attempt
+    # With a third mechanism most of the other users keep their fake salt.
     users.found |= {ScramShape(200, 16384)}
     kept = [name for name in seen if challenged(users, name) == seen[name]]
     assert len(seen) / 3 < len(kept) < len(seen)
@@ -190,24 +190,24 @@ def test_a_user_that_does_not_exist_looks_like_those_that_do() -> None:
         assert challenged(users, name) == (200, 16384)
 
 
-def test_a_token_that_does_not_exist_looks_like_one_that_does() -> None:
-    users, tokenauth = Shaped(), ",tokenauth=true"
+def test_an_unknown_token_looks_like_a_known_one() -> None:
+    users, tokenauth = ShapedUsers(), ",tokenauth=true"
     real = challenged(users, "token-1", tokenauth)
-    assert {challenged(users, f"t{each}", tokenauth) for each in range(9)} == {real}
+    assert {challenged(users, f"t{number}", tokenauth) for number in range(9)} == {real}
 
 
 def test_cve_2024_56128_an_old_proof_is_refused() -> None:
     """The final message of another exchange carries its nonce, not the one of this exchange."""
     client = ScramClient(SHA256, "alice", "pencil", "mine")
-    first = ScramExchange(SHA256, Known(), SECRET, "theirs")
+    first = ScramServerExchange(SHA256, Known(), SECRET, "theirs")
     proof = client.final(first.step(client.first(), 0).token)
     assert first.step(proof, 0).principal == user("alice")
-    second = ScramExchange(SHA256, Known(), SECRET, "other")
+    second = ScramServerExchange(SHA256, Known(), SECRET, "other")
     second.step(client.first(), 0)
     with pytest.raises(KafkaError):
         second.step(proof, 0)
-    # The same proof under the nonce of this exchange was not made for it either.
-    third = ScramExchange(SHA256, Known(), SECRET, "other")
+    # The same proof with the nonce of this exchange is wrong, too.
+    third = ScramServerExchange(SHA256, Known(), SECRET, "other")
     third.step(client.first(), 0)
     with pytest.raises(KafkaError):
         third.step(proof.replace(b"minetheirs", b"mineother"), 0)
@@ -227,22 +227,22 @@ def test_cve_2024_56128_an_old_proof_is_refused() -> None:
         b"n,,m=ext,n=alice,r=x",
     ],
 )
-def test_scram_refuses_what_is_not_a_first_message(first: bytes) -> None:
+def test_scram_refuses_a_malformed_first_message(first: bytes) -> None:
     connection = server()
     connection.handshake(SHA256, 0)
     assert connection.authenticate(first, 0, 0).error is FAILED
 
 
 @pytest.mark.parametrize("final", [b"", b"c=biws,r=x", b"c=biws,r=minetheirs,p=AAAA", b"\xff"])
-def test_scram_refuses_what_is_not_a_final_message(final: bytes) -> None:
-    exchange = ScramExchange(SHA256, Known(), SECRET, "theirs")
+def test_scram_refuses_a_malformed_final_message(final: bytes) -> None:
+    exchange = ScramServerExchange(SHA256, Known(), SECRET, "theirs")
     exchange.step(b"n,,n=alice,r=mine", 0)
     with pytest.raises(KafkaError):
         exchange.step(final, 0)
 
 
 def test_scram_refuses_another_channel_binding() -> None:
-    exchange = ScramExchange(SHA256, Known(), SECRET, "theirs")
+    exchange = ScramServerExchange(SHA256, Known(), SECRET, "theirs")
     client = ScramClient(SHA256, "alice", "pencil", "mine")
     final = client.final(exchange.step(client.first(), 0).token)
     with pytest.raises(KafkaError):
@@ -259,7 +259,7 @@ def test_a_delegation_token_stands_for_its_owner_until_it_expires() -> None:
     for name, now_ms in (("token-1", 5000), ("token-2", 0)):
         _, error = scram_login(name, "hmac", token=True, now_ms=now_ms)
         assert error is not None
-    _, error = scram_login("token-1", "hmac")  # without the extension it is a user's name
+    _, error = scram_login("token-1", "hmac")  # without the extension it is the name of a user
     assert error is not None
 
 
@@ -294,8 +294,8 @@ def test_a_session_ends_and_is_renewed() -> None:
     assert connection.handshake("PLAIN", 61_001) is ErrorCode.NONE
 
 
-def test_a_session_does_not_go_by_the_wall_clock() -> None:
-    """A storm found this: a broker whose clock had been set back refused every renewal."""
+def test_a_session_ignores_changes_of_the_wall_clock() -> None:
+    """Found by a storm: a broker whose clock was set back refused every renewal."""
     connection = server(max_reauth_ms=60_000)
     connection.handshake("PLAIN", 0)
     connection.authenticate(b"\0alice\0secret", 1_000_000, 0)
@@ -305,7 +305,7 @@ def test_a_session_does_not_go_by_the_wall_clock() -> None:
     assert connection.handshake("PLAIN", 51_000) is ErrorCode.NONE
 
 
-def test_nobody_becomes_another_by_authenticating_again() -> None:
+def test_reauthentication_cannot_change_the_principal() -> None:
     connection = server()
     connection.handshake("PLAIN", 0)
     connection.authenticate(b"\0alice\0secret", 0, 0)
@@ -318,7 +318,7 @@ def test_nobody_becomes_another_by_authenticating_again() -> None:
     )
 
 
-def test_the_mechanism_stays_when_a_client_authenticates_again() -> None:
+def test_reauthentication_cannot_change_the_mechanism() -> None:
     connection = server()
     connection.handshake("PLAIN", 0)
     connection.authenticate(b"\0alice\0secret", 0, 0)
@@ -329,7 +329,7 @@ def test_the_mechanism_stays_when_a_client_authenticates_again() -> None:
     assert "re-authentication of mechanism 'PLAIN'" in outcome.message
 
 
-def test_a_credential_is_kept_as_kafka_writes_it() -> None:
+def test_a_credential_is_stored_in_kafkas_form() -> None:
     kept = ScramCredential.of_password(SHA256, "p", salt=b"salt", iterations=8192)
     assert str(kept).startswith("salt=c2FsdA==,stored_key=")
     assert str(kept).endswith(",iterations=8192")

@@ -30,18 +30,18 @@ def test_the_example_of_rfc_7677(scram: ScramClient) -> None:
 @pytest.mark.parametrize(
     "challenge", [b"r=other,s=AAAA,i=4096", b"e=unknown-user", b"", b"r=x,s=AAAA,i=x"]
 )
-def test_a_challenge_that_is_none(scram: ScramClient, challenge: bytes) -> None:
+def test_a_malformed_challenge_is_refused(scram: ScramClient, challenge: bytes) -> None:
     with pytest.raises(KafkaError) as caught:
         scram.final(challenge)
     assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_a_broker_that_does_not_know_the_password(scram: ScramClient) -> None:
+def test_a_client_refuses_a_broker_that_does_not_know_the_password(scram: ScramClient) -> None:
     scram.final(CHALLENGE)
     for last in (b"v=AAAA", b"e=invalid-proof"):
         with pytest.raises(KafkaError):
             scram.verify(last)
 
 
-def test_a_name_with_commas_is_told_apart() -> None:
+def test_a_name_with_commas_is_escaped() -> None:
     assert ScramClient("SCRAM-SHA-512", "a=b,c", "p", "n").first() == b"n,,n=a=3Db=2Cc,r=n"

@@ -1,4 +1,4 @@
-"""Clusters of the benchmarks, as far as they can be looked at without starting one."""
+"""Clusters of the benchmarks, as far as they can be tested without starting one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_quorum_names_all_controllers_to_each_node(tmp_path: Path) -> None:
     assert not quorum.cluster_id.startswith("-")
 
 
-def test_ottlas_nodes_share_an_ensemble_and_what_kafka_is_told(tmp_path: Path) -> None:
+def test_ottlas_nodes_share_an_ensemble_and_kafkas_settings(tmp_path: Path) -> None:
     cluster = Cluster("ottla", tmp_path, {})
     commands = {"ottla": lambda directory, port: ["ottla", "serve", str(directory), str(port)]}
     clusters._add_ottla_nodes(cluster, commands, "zk:1,zk:2")
@@ -45,5 +45,5 @@ def test_an_ensemble_that_does_not_answer_does_not_serve() -> None:
     assert zookeeper._serves(1) is False
 
 
-def test_the_cluster_rows_can_be_asked_for() -> None:
+def test_the_cluster_rows_can_be_selected() -> None:
     assert {"replicated", "catch-up", "failover", "partitions"} <= set(ROW_KEYS)

@@ -1,4 +1,4 @@
-"""A Connect worker as the row `connect` starts it, told by REST; Spark is not started here."""
+"""A Connect worker as the row `connect` starts it, controlled over REST; without Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.testing import LocalCluster
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_our_worker_starts_and_says_what_is_wrong_with_a_connector(
+def test_our_worker_starts_and_reports_a_failed_connector(
     kafka: LocalCluster, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
@@ -38,11 +38,11 @@ def test_a_worker_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -
 
 
 def test_both_workers_are_given_the_same_properties() -> None:
-    told = properties("127.0.0.1:9092", 8083, **{"plugin.path": "/there"})
-    assert told["listeners"] == "http://127.0.0.1:8083"
-    assert told["exactly.once.source.support"] == "enabled"
-    assert told["offset.storage.topic"] == "connect-offset"
-    assert told["plugin.path"] == "/there"
+    result = properties("127.0.0.1:9092", 8083, **{"plugin.path": "/there"})
+    assert result["listeners"] == "http://127.0.0.1:8083"
+    assert result["exactly.once.source.support"] == "enabled"
+    assert result["offset.storage.topic"] == "connect-offset"
+    assert result["plugin.path"] == "/there"
 
 
 def test_lines_are_counted_by_the_size_of_a_file(tmp_path: Path) -> None:

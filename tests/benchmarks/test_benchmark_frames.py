@@ -67,7 +67,7 @@ def test_percentile_is_the_nearest_rank() -> None:
 def test_lane_counts_whole_chunks_however_the_bytes_arrive() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        lane = raw_load.Lane(ours, "t", 0, 2, b"v")
+        lane = raw_load.LoadConnection(ours, "t", 0, 2, b"v")
         lane.send()
         replies = produce_reply("t", error=0) * 2
         theirs.sendall(replies[:7])

@@ -14,7 +14,7 @@ MEMBERS = 6
 
 
 @pytest.mark.parametrize("kind", [ClassicMember, ConsumerMember])
-def test_a_group_settles_when_all_start_one_joins_and_one_leaves(
+def test_a_group_settles_after_a_start_a_join_and_a_leave(
     kafka: LocalCluster, kind: type[Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_load, "HEARTBEAT_S", 0.02)
@@ -47,7 +47,7 @@ def test_transactions_are_counted(kafka: LocalCluster) -> None:
 
 
 def test_a_record_that_comes_before_the_reader_is_ready_counts(kafka: LocalCluster) -> None:
-    """The Spark rows start both at once: the first record was lost to them now and then."""
+    """The Spark rows start both at once, and now and then missed the first record."""
     kafka.create_topic("early")
     librdkafka_load.run_produce_rate(kafka.port, "early", count=12, rate=1000, size=20)
     read = librdkafka_load.run_consume_latency(kafka.port, "early", count=12, skip=2)

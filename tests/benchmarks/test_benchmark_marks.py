@@ -10,11 +10,11 @@ from benchmarks.marks import Mark
 from benchmarks import processes
 
 PATIENCE_S = 60.0
-# A shell that works a little and leaves a process behind it, in a session of its own.
+# A shell that works a little and leaves a process in a separate session.
 LEAVING = "setsid sleep 600 & i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done"
 
 
-def test_a_mark_finds_those_who_are_left_alone_and_ends_them(tmp_path: Path) -> None:
+def test_a_mark_finds_orphaned_processes_and_ends_them(tmp_path: Path) -> None:
     mark = Mark()
     log = tmp_path / "log"
     started = processes.spawn(["sh", "-c", LEAVING], log=log, env=mark.environment)
@@ -23,7 +23,7 @@ def test_a_mark_finds_those_who_are_left_alone_and_ends_them(tmp_path: Path) -> 
     while "done" not in log.read_text() or _shown(mark) != (1, True):
         assert time.monotonic() < deadline, list(mark.processes())
         time.sleep(0.01)
-        started.alive()  # or it would stay as a zombie, whose environment is gone
+        started.alive()  # reap it, because a zombie has no environment
     (left,) = mark.processes()
     assert left != started.pid
     assert not mark.runs("sh")

@@ -5,14 +5,14 @@ import json
 
 from benchmarks.brokers import KAFKA, OTTLA
 from benchmarks.figures import Figure, cost, rate
-from benchmarks.rounds import Collected
+from benchmarks.rounds import CollectedFigures
 from rich.console import Console
 
 from benchmarks import report
 
 
-def collect(**by_broker: list[Figure]) -> Collected:
-    collected = Collected()
+def collect(**by_broker: list[Figure]) -> CollectedFigures:
+    collected = CollectedFigures()
     for broker, figures in by_broker.items():
         for figure in figures:
             collected.add(broker, [figure])
@@ -61,7 +61,7 @@ def test_zero_is_no_reason_to_fail() -> None:
     assert line.by_broker[OTTLA].spread == 0.0
 
 
-def test_table_and_markdown_and_json_say_the_same() -> None:
+def test_table_markdown_and_json_agree() -> None:
     collected = collect(
         ottla=[rate("produce", "records/s", 1_234_567.0, cpu_us=1.5)],
         kafka=[rate("produce", "records/s", 1_000_000.0)],

@@ -17,7 +17,7 @@ from benchmarks import access_cost, handshake_load
 from ottla.testing import LocalCluster
 
 
-def test_the_rows_can_be_asked_for() -> None:
+def test_the_rows_can_be_selected() -> None:
     assert {"secured", "access"} <= set(ROW_KEYS)
 
 

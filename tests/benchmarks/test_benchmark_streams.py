@@ -1,4 +1,4 @@
-"""The load of the row `streams` counts what a job gives, whoever runs the job."""
+"""The load of the row `streams` counts a job's results, whatever runs the job."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def test_orders_have_keys_of_the_table_of_customers(kafka: LocalCluster) -> None
     load.send(3)
     load.close()
     customers = kafka.consumer("customers").take(KEYS)
-    assert {each.key for each in customers} == {b"key-%d" % n for n in range(KEYS)}
+    assert {customer.key for customer in customers} == {b"key-%d" % n for n in range(KEYS)}
     sent = kafka.consumer("orders").take(3)
-    assert {each.key for each in sent} == {b"key-0", b"key-1", b"key-2"}
-    assert sorted(json.loads(each.value or b"")["v"] for each in sent) == [0, 1, 2]
-    places = {each.key: each.partition for each in customers}
-    assert all(places[each.key] == each.partition for each in sent)
+    assert {record.key for record in sent} == {b"key-0", b"key-1", b"key-2"}
+    assert sorted(json.loads(record.value or b"")["v"] for record in sent) == [0, 1, 2]
+    places = {customer.key: customer.partition for customer in customers}
+    assert all(places[record.key] == record.partition for record in sent)
 
 
 def test_results_are_waited_for_one_by_one(kafka: LocalCluster) -> None:
@@ -45,9 +45,7 @@ def test_counts_of_windows_are_waited_for_by_what_they_add(kafka: LocalCluster) 
     load.close()
 
 
-def test_results_that_do_not_come_are_an_error(
-    kafka: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_results_are_an_error(kafka: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders, "RESULT_S_MAX", 0.1)
     load = Orders(kafka.bootstrap_servers)
     with pytest.raises(processes.ToolError, match="0 of 1 results"):

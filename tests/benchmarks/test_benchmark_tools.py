@@ -1,4 +1,4 @@
-"""The outputs of Kafka's tools, of /proc and of the profiler, as they really look."""
+"""Real outputs of Kafka's tools, of /proc and of the profiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker without sockets and groups: what the administrative handlers see of one."""
+"""A broker without sockets and groups, for tests of the administrative handlers."""
 
 from __future__ import annotations
 
@@ -8,44 +8,45 @@ from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.context import Context, Session
+from ottla.broker.client_session import ClientSession
 from ottla.broker.dispatch import ROUTES
 from ottla.broker.log_settings import log_settings
-from ottla.cluster.commits import Commits
+from ottla.broker.request_context import RequestContext
+from ottla.cluster.cluster_membership import ClusterMembership, cluster_id
 from ottla.cluster.controller import Controller
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import Broker as BrokerImage
-from ottla.cluster.image import Image
-from ottla.cluster.image import Partition as PartitionImage
-from ottla.cluster.membership import Membership, cluster_id
-from ottla.cluster.metadata import Metadata
-from ottla.cluster.settings import Settings
+from ottla.cluster.image import BrokerRegistration as BrokerImage
+from ottla.cluster.image import MetadataImage
+from ottla.cluster.image import PartitionRegistration as PartitionImage
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.metadata_writer import MetadataWriter
+from ottla.cluster.runtime_settings import RuntimeSettings
 from ottla.config import Listener, ServerConfig
 from ottla.replica.partitions import Partitions
 from ottla.storage.log import LogConfig
 from ottla.storage.store import LogStore
 from ottla.wire.apis import APIS, ApiKey
-from ottla.wire.primitives import Writer
+from ottla.wire.fields import Writer
 
 NOW_MS = 1_700_000_000_000
 NODE_ID = 3
 
 
 class AdminBroker:
-    """Real metadata, real logs; requests go through the bytes of the version that is asked."""
+    """Real metadata and logs; requests are encoded in the requested version."""
 
     def __init__(self, path: Path, properties: Mapping[str, str]) -> None:
         dirs = f"{path}/one,{path}/two"
         self.config = ServerConfig({"node.id": str(NODE_ID), "log.dirs": dirs, **properties})
         self.node_id = NODE_ID
         self.access = None  # no authorizer
-        self.metadata: Metadata
+        self.metadata: MetadataCache
         self.controller: Controller
         self.store: LogStore
         self.partitions: Partitions
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         return self.metadata.image
 
     async def caught_up(self) -> None:
@@ -54,19 +55,19 @@ class AdminBroker:
 
     async def start(self) -> None:
         self._meta_store = EmbeddedStore(None)
-        self.metadata = Metadata(self._meta_store)
+        self.metadata = MetadataCache(self._meta_store)
         await self.metadata.start()
         cluster = await cluster_id(self._meta_store, self.metadata)
         self.store = LogStore.open(
             self.config.log_dirs, self._settings({}), NOW_MS, node_id=NODE_ID, cluster_id=cluster
         )
         self.partitions = Partitions(NODE_ID, self.store, self._settings)
-        commits = Commits(self._meta_store, self.metadata)
-        self.settings = Settings(self._meta_store, commits, broker_id=NODE_ID)
+        commits = MetadataWriter(self._meta_store, self.metadata)
+        self.settings = RuntimeSettings(self._meta_store, commits, broker_id=NODE_ID)
         self.controller = Controller(
             self._meta_store, self.metadata, commits, broker_id=NODE_ID, config=lambda: self.config
         )
-        await Membership.register(
+        await ClusterMembership.register(
             self._meta_store,
             self.metadata,
             broker_id=NODE_ID,
@@ -75,14 +76,14 @@ class AdminBroker:
             now_ms=NOW_MS,
         )
         await self.controller.elect(NOW_MS)
-        self.metadata.on_image(self._on_image)
+        self.metadata.add_listener(self._on_image)
 
     async def stop(self) -> None:
         await self.metadata.stop()
         self.store.close(NOW_MS, sync=False)
         await self._meta_store.close()
 
-    def _on_image(self, image: Image) -> None:
+    def _on_image(self, image: MetadataImage) -> None:
         self.config = self.config.with_dynamic(
             default=image.broker_config(""), broker=image.broker_config(str(NODE_ID))
         )
@@ -99,7 +100,7 @@ class AdminBroker:
                 yield broker, found.host, found.port
 
     def check_security(self, config: ServerConfig) -> None:
-        """Its listeners have nothing to protect."""
+        """Its listeners are all PLAINTEXT."""
 
     def reachable(self, listener: str) -> frozenset[int]:
         return frozenset(broker.id for broker, _, _ in self.endpoints(listener))
@@ -108,13 +109,13 @@ class AdminBroker:
         return [NODE_ID] if self.partitions.is_offline(topic, partition.index) else []
 
     async def ask(self, key: ApiKey, request: Any, version: int | None = None) -> Any:
-        """The response as a client of this version reads it; by default of the newest one."""
+        """The response, as a client of this version (by default the newest) decodes it."""
         route, api = ROUTES[key], APIS[key]
         version = route.version_max if version is None else version
         assert route.version_min <= version <= route.version_max
         body = _through_bytes(request, api.request, version)
-        session = Session(listener="PLAINTEXT", client_host="h", client_port=1)
-        context = Context(self, session, version, "test", NOW_MS)  # type: ignore[arg-type]
+        session = ClientSession(listener="PLAINTEXT", client_host="h", client_port=1)
+        context = RequestContext(self, session, version, "test", NOW_MS)  # type: ignore[arg-type]
         answer = route.handle(context, body)
         if inspect.isawaitable(answer):
             answer = await answer
@@ -130,7 +131,7 @@ def _through_bytes(message: Any, kind: Any, version: int) -> Any:
     return decoded
 
 
-class Runs:
+class ScenarioRunner:
     """Runs one coroutine function against a fresh broker."""
 
     def __init__(self, path: Path) -> None:

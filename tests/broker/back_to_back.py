@@ -1,7 +1,7 @@
 """A transactional producer on the wire of a cluster: it never waits between two transactions.
 
 Transaction version 2 (KIP-890): Produce v12 adds a partition, EndTxn v5 brings the next epoch. A
-request whose answer says CONCURRENT_TRANSACTIONS is sent again, as clients do; every code is noted.
+request answered with CONCURRENT_TRANSACTIONS is retried, as by clients; every code is recorded.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ class BackToBack:
     def __post_init__(self) -> None:
         self._lines: dict[int, BrokerConnection] = {}  # by port
         found = self._wait_for_leaders()
-        ports = {each.node_id: each.port for each in found.brokers}
+        ports = {broker.node_id: broker.port for broker in found.brokers}
         (topic,) = found.topics
         self._topic_id = topic.topic_id
-        self.leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+        self.leaders = {
+            partition.partition_index: partition.leader_id for partition in topic.partitions
+        }
         self._ports = {index: ports[leader] for index, leader in self.leaders.items()}
         self._coordinator = self._find_coordinator()
         self._init()
@@ -66,7 +68,7 @@ class BackToBack:
     # -- one transaction
 
     def produce(self) -> list[str]:
-        """One record to each partition, to all brokers at once. What was written."""
+        """Produces one record to each partition, on all brokers at once; returns the values."""
         waiting = sorted(self._ports)
         deadline = time.monotonic() + PATIENCE_S
         while waiting:
@@ -75,25 +77,25 @@ class BackToBack:
         return [self._value(index) for index in self._ports]
 
     def end(self, *, commit: bool) -> list[ErrorCode]:
-        """All answers, of which the last one was the end."""
-        told: list[ErrorCode] = []
+        """All responses; the last one is that of EndTxn."""
+        received: list[ErrorCode] = []
         deadline = time.monotonic() + PATIENCE_S
-        while not told or told[-1] is ErrorCode.CONCURRENT_TRANSACTIONS:
+        while not received or received[-1] is ErrorCode.CONCURRENT_TRANSACTIONS:
             assert time.monotonic() < deadline, self.codes
-            if told:
+            if received:
                 time.sleep(AGAIN_S)
             request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit)
             answer = self._coordinator.call(request, ApiKey.END_TXN, EndTxnResponse)
-            told.append(self._note("EndTxn", answer.error_code))
-        assert told[-1] is ErrorCode.NONE, told
+            received.append(self._note("EndTxn", answer.error_code))
+        assert received[-1] is ErrorCode.NONE, received
         assert (answer.producer_id, answer.producer_epoch) == (self.producer_id, self.epoch + 1)
         self.epoch = answer.producer_epoch
-        return told
+        return received
 
     # -- its parts
 
     def _produce(self, indexes: list[int]) -> list[int]:
-        """Those that have to be written to again."""
+        """The partitions whose write must be retried."""
         for index in indexes:
             self._line(self._ports[index]).send(self._request(index), ApiKey.PRODUCE)
         again = []
@@ -145,7 +147,7 @@ class BackToBack:
             line = self._line(self.bootstrap_port)
             found = line.call(request, ApiKey.METADATA, MetadataResponse)
             partitions = found.topics[0].partitions
-            if partitions and all(each.leader_id >= 0 for each in partitions):
+            if partitions and all(partition.leader_id >= 0 for partition in partitions):
                 return found
             assert time.monotonic() < deadline, found
             time.sleep(AGAIN_S)

@@ -1,4 +1,4 @@
-"""Several real brokers on one loop, with sockets and one shared store: what clients see of them."""
+"""Several real brokers on one loop, with sockets and one shared store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import Partition
+from ottla.cluster.image import PartitionRegistration
 from ottla.config import ServerConfig
-from ottla.net.line import Line
-from ottla.wire.primitives import Message
+from ottla.net.inter_broker_connection import InterBrokerConnection
+from ottla.wire.fields import Message
 
 PATIENCE_S = 60.0
 
@@ -55,7 +55,9 @@ class Brokers:
         for broker_id in self.ids:
             await self.start(broker_id)
         await self.until(
-            lambda: all(len(each.image.brokers) == len(self.ids) for each in self.running.values())
+            lambda: all(
+                len(broker.image.brokers) == len(self.ids) for broker in self.running.values()
+            )
         )
 
     async def stop(self, broker_id: int) -> None:
@@ -77,7 +79,7 @@ class Brokers:
         response_type: type[R],
         version: int | None = None,
     ) -> R:
-        line = await Line.open(
+        line = await InterBrokerConnection.open(
             "127.0.0.1", self[broker_id].port, client_id="test", timeout_s=PATIENCE_S
         )
         try:
@@ -92,8 +94,8 @@ class Brokers:
             while not condition():
                 await asyncio.sleep(0.005)
 
-    def partition(self, broker_id: int, topic: str = "t", index: int = 0) -> Partition:
-        """As this broker sees it."""
+    def partition(self, broker_id: int, topic: str = "t", index: int = 0) -> PartitionRegistration:
+        """The leader, according to this broker."""
         return self[broker_id].image.topics[topic].partitions[index]
 
 

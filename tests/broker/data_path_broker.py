@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.broker import Broker
-from ottla.cluster.decisions import NewTopic
+from ottla.cluster.topics import TopicSpec
 from ottla.config import ServerConfig
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch, read_header
@@ -36,7 +36,7 @@ ROOM = 1 << 20
 
 
 class Client:
-    """Speaks to `broker`; `client_id` is what it calls itself."""
+    """A client of `broker`, with this client id."""
 
     def __init__(self, broker: Broker, client_id: str | None = "test") -> None:
         self.broker = broker
@@ -48,7 +48,7 @@ class Client:
         self._session = broker.connected("PLAINTEXT", "127.0.0.1", 1)
 
     def begin(self, key: ApiKey, request: Any, version: int) -> Callable[[], Awaitable[Any]]:
-        """Hand a request over; what comes back waits for the response and reads it."""
+        """Submits a request; the result waits for the response and decodes it."""
         received = self.receive_message(key, request, version)
         answer = self.dispatch(received)
 
@@ -56,13 +56,13 @@ class Client:
             response = await answer if inspect.isawaitable(answer) else answer
             for part in self._wire.reply(received, response):
                 self._peer.receive_data(part.read() if isinstance(part, FileSlice) else part)
-            told = self._peer.next_response()
-            return None if told is None else told.body
+            outcome = self._peer.next_response()
+            return None if outcome is None else outcome.body
 
         return end
 
     async def ask(self, key: ApiKey, request: Any, version: int | None = None) -> Any:
-        """The response as a client of this version reads it; by default of the newest one."""
+        """The response, as a client of this version (by default the newest) decodes it."""
         if version is None:
             version = self.broker.served[key][1]
         return await self.begin(key, request, version)()
@@ -72,7 +72,7 @@ class Client:
         return self.receive(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]
 
     def receive(self, data: bytes) -> Request:
-        """What the server makes of a request's bytes, in pieces as large as it has room for."""
+        """The server's requests from these bytes, in pieces that fit its buffer."""
         request = None
         while data:
             assert request is None
@@ -86,7 +86,7 @@ class Client:
         return request
 
     def reply(self, request: Request) -> list[Any]:
-        """The parts of the answer to a request that is answered at once."""
+        """The parts of an immediate response."""
         return self._wire.reply(request, self.dispatch(request))
 
     def dispatch(self, request: Request) -> Any:
@@ -97,8 +97,8 @@ class Client:
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
-        wish = NewTopic(name, partitions, configs=settings)
-        result = (await self.broker.controller.create_topics([wish]))[name]
+        spec = TopicSpec(name, partitions, configs=settings)
+        result = (await self.broker.controller.create_topics([spec]))[name]
         assert not isinstance(result, Exception), result
 
     async def produce(
@@ -111,9 +111,9 @@ class Client:
             assert answered.topic_id == request.topic_data[0].topic_id
         else:
             assert answered.name == topic
-        (told,) = answered.partition_responses
-        assert told.index == index
-        return told  # type: ignore[no-any-return]
+        (outcome,) = answered.partition_responses
+        assert outcome.index == index
+        return outcome  # type: ignore[no-any-return]
 
     def produce_request(
         self, topic: str, data: bytes | None, index: int = 0, *, acks: int = -1, **options: Any
@@ -125,7 +125,7 @@ class Client:
     async def fetch(
         self, topic: str, offset: int, version: int = 18, index: int = 0, **options: Any
     ) -> PartitionData:
-        """The one partition that a fetch without a session answers."""
+        """The only partition in the response of a fetch without a session."""
         request = self.fetch_request(topic, {index: offset}, **options)
         response = await self.ask(ApiKey.FETCH, request, version)
         assert (response.error_code, response.session_id) == (0, 0)
@@ -134,9 +134,9 @@ class Client:
             assert answered.topic_id == request.topics[0].topic_id
         else:
             assert answered.topic == topic
-        (told,) = answered.partitions
-        assert told.partition_index == index
-        return told  # type: ignore[no-any-return]
+        (outcome,) = answered.partitions
+        assert outcome.partition_index == index
+        return outcome  # type: ignore[no-any-return]
 
     def fetch_request(
         self,
@@ -146,7 +146,7 @@ class Client:
         partition: dict[str, Any] | None = None,
         **options: Any,
     ) -> FetchRequest:
-        """Of all these partitions; by default what there is, without waiting."""
+        """Fetches these partitions; by default without waiting."""
         more = {"partition_max_bytes": ROOM, **(partition or {})}
         partitions = [
             FetchPartition(partition=index, fetch_offset=offset, **more)
@@ -168,10 +168,10 @@ def by_producer(sequence: int, *values: bytes, producer: int = 7, epoch: int = 0
     return batch(*values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
 
 
-def records_of(told: PartitionData) -> list[Record]:
+def records_of(outcome: PartitionData) -> list[Record]:
     """The records of the whole batches in a partition's answer."""
     found: list[Record] = []
-    data = bytes(told.records or b"")  # type: ignore[arg-type]
+    data = bytes(outcome.records or b"")  # type: ignore[arg-type]
     position = 0
     while position < len(data):
         header = read_header(data, position)
@@ -182,15 +182,15 @@ def records_of(told: PartitionData) -> list[Record]:
     return found
 
 
-def code(told: Any) -> str:
-    return ErrorCode(told.error_code).name
+def code(outcome: Any) -> str:
+    return ErrorCode(outcome.error_code).name
 
 
 Act = Callable[[Client], Awaitable[None]]
 
 
 def run(path: Path, *acts: Act, clock: ManualClock | None = None, **properties: str) -> None:
-    """Each act has the broker to itself; between two of them it is stopped and started."""
+    """Each act has its own broker process; the broker restarts between acts."""
 
     async def play() -> None:
         for act in acts:
@@ -217,7 +217,7 @@ def broker_config(path: Path, **properties: str) -> ServerConfig:
 
 
 def waiters(broker: Broker) -> int:
-    """Wake-up calls that are registered anywhere: none when nobody waits."""
+    """All registered waiters; there are none when no request waits."""
     return sum(len(partition.waiting) for partition in broker.partitions)
 
 

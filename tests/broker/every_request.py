@@ -23,7 +23,7 @@ def message(module: str, name: str, /, *fields: Any, **named: Any) -> Any:
 
 
 def requests(topic_id: bytes, version: int) -> dict[ApiKey, Callable[[], Any]]:
-    """For the walk through all APIs; each is made when it is asked for."""
+    """For tests that visit all APIs; requests are built on demand."""
 
     def m(module: str, name: str, /, *fields: Any, **named: Any) -> Callable[[], Any]:
         return lambda: message(module, name, *fields, **named)
@@ -498,13 +498,13 @@ def requests(topic_id: bytes, version: int) -> dict[ApiKey, Callable[[], Any]]:
 
 
 def codes(message: Any) -> set[int]:
-    """Every error code of a response, wherever it stands in it."""
+    """Every error code of a response, at any depth."""
     found: set[int] = set()
     for name in message.__match_args__:
         value = getattr(message, name)
         if name.endswith("error_code"):
             found.add(value)
-        for each in value if isinstance(value, list) else [value]:
-            if hasattr(each, "__match_args__"):
-                found |= codes(each)
+        for item in value if isinstance(value, list) else [value]:
+            if hasattr(item, "__match_args__"):
+                found |= codes(item)
     return found

@@ -1,4 +1,4 @@
-"""Requests as large as the broker's limits let through: every list of every API, filled up."""
+"""Requests as large as the broker's limits allow: every list of every API, filled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from every_request import requests
 from ottla.broker.portions import PORTIONS, WHOLE_COUNT_MAX, WHOLE_COUNTS_MAX, whole_count
 from ottla.wire.apis import ApiKey
 from ottla.wire.connection import FRAME_BYTES_MAX_OF_OTHERS
-from ottla.wire.primitives import PRODUCE_COUNT_MAX, Message, Writer
+from ottla.wire.fields import PRODUCE_COUNT_MAX, Message, Writer
 
 _LIST = re.compile(r"list\[(\w+)\]")
 
@@ -26,8 +26,8 @@ SAMPLE = 1000  # by which the size of an element is found
 def largest(
     key: ApiKey, version: int, topic_id: bytes, cut_count: int
 ) -> Iterator[tuple[str, Message]]:
-    """Each list of the request in turn, with `cut_count` elements if the broker cuts it, else with
-    as many as it takes."""
+    """Each list of the request in turn, with `cut_count` elements if the broker splits it, else
+    with as many as the broker accepts."""
     for path in _paths(requests(topic_id, version)[key]()):
         request = requests(topic_id, version)[key]()
         _clear(request, path[0])
@@ -73,7 +73,7 @@ def _lists(message: Message) -> Iterator[tuple[str, Any]]:
 
 
 def _place(request: Message, path: Path) -> tuple[Any, Any]:
-    """Who holds the path's last list, and an element for it."""
+    """The object that holds the last list of the path, and an element for that list."""
     holder: Any = request
     for name in path[:-1]:
         if not getattr(holder, name):
@@ -90,7 +90,7 @@ def _clear(request: Any, but: str) -> None:
 
 
 def _whole_count(key: ApiKey, element: Any) -> int:
-    """The most that the broker takes of what it can't cut; some room is for the other lists."""
+    """The most elements that the broker accepts unsplit, with room for the other lists."""
     limit = WHOLE_COUNTS_MAX.get(key, WHOLE_COUNT_MAX)
     if key is ApiKey.PRODUCE:
         limit = PRODUCE_COUNT_MAX
@@ -98,7 +98,7 @@ def _whole_count(key: ApiKey, element: Any) -> int:
 
 
 def _fill(request: Message, holder: Any, name: str, element: Any, count: int, version: int) -> int:
-    """How large the request is with so many elements."""
+    """The size of the request with this number of elements."""
     setattr(holder, name, [_distinct(element, number) for number in range(count)])
     try:
         return len(_written(request, version))
@@ -108,7 +108,7 @@ def _fill(request: Message, holder: Any, name: str, element: Any, count: int, ve
 
 
 def _distinct(element: Any, number: int) -> Any:
-    """The same, under another name, or of another index where it has no name."""
+    """A copy with another name, or with another index if it has no name."""
     if isinstance(element, str):
         return f"{element}{number}"
     if not isinstance(element, Message):

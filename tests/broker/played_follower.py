@@ -1,9 +1,9 @@
-"""A follower that a test plays: a partition of a lone broker then waits for it, as in a cluster."""
+"""A follower played by the test: a lone broker's partition waits as if in a cluster."""
 
 from __future__ import annotations
 
 from ottla.broker.broker import Broker
-from ottla.cluster.image import Partition as State
+from ottla.cluster.image import PartitionRegistration as State
 from ottla.replica.partition import Partition
 
 OTHER = 77  # a broker that does not exist
@@ -24,7 +24,7 @@ class PlayedFollower:
         self.partition.fetched(OTHER, end, start_offset=0, broker_epoch=-1, now_ms=now_ms)
 
     def take_over(self) -> None:
-        """It leads the partition from now on; the broker finds out as by an image."""
+        """Makes the played broker the leader; the broker learns it from an image."""
         self._apply(OTHER, self.partition.leader_epoch + 1)
         now_ms = self.broker.clock.now_ms()
         self.broker.groups.apply(self.broker.image, now_ms)
@@ -32,7 +32,7 @@ class PlayedFollower:
         self.broker.shares.apply(self.broker.image, now_ms)
 
     def give_back(self) -> None:
-        """The broker leads again, in a third epoch, with the log as it is."""
+        """Makes the broker the leader again, in a third epoch, with its log unchanged."""
         self._apply(self.partition.node_id, self.partition.leader_epoch + 1)
         now_ms = self.broker.clock.now_ms()
         self.broker.groups.apply(self.broker.image, now_ms)

@@ -10,9 +10,9 @@ from typing import Any
 from data_path_broker import Client, batch
 
 from ottla.broker.broker import Broker
-from ottla.cluster.decisions import NewTopic
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import Partition as State
+from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.topics import TopicSpec
 from ottla.config import ServerConfig
 from ottla.replica.partition import Partition
 from ottla.wire.apis import ApiKey
@@ -64,15 +64,19 @@ class Brokers:
     async def create(
         self, topic: str, *assignment: tuple[int, ...], configs: Mapping[str, str] | None = None
     ) -> None:
-        wish = NewTopic(topic, assignment=dict(enumerate(assignment)), configs=configs or {})
+        spec = TopicSpec(topic, assignment=dict(enumerate(assignment)), configs=configs or {})
         running = self._running
         await self.until(
-            lambda: all(each.image.brokers.keys() >= running.keys() for each in running.values())
+            lambda: all(
+                broker.image.brokers.keys() >= running.keys() for broker in running.values()
+            )
         )
         controller = running[next(iter(running.values())).image.controller_id].controller
-        result = (await controller.create_topics([wish]))[topic]
+        result = (await controller.create_topics([spec]))[topic]
         assert not isinstance(result, Exception), result
-        await self.until(lambda: all(topic in each.image.topics for each in self._running.values()))
+        await self.until(
+            lambda: all(topic in broker.image.topics for broker in self._running.values())
+        )
 
     def held(self, broker_id: int, topic: str = "t", index: int = 0) -> Partition:
         return self[broker_id].partitions.find(topic, index)
@@ -106,8 +110,8 @@ def play(path: Path, act: Act, *, brokers: int = 3, **properties: str) -> None:
     async def main() -> None:
         cluster = Brokers(path, **properties)
         try:
-            for each in range(brokers):
-                await cluster.start(each)
+            for broker_id in range(brokers):
+                await cluster.start(broker_id)
             await act(cluster)
         finally:
             await cluster.stop_all()

@@ -1,4 +1,4 @@
-"""A member of a share group that says exactly what a test wants, in a broker without sockets."""
+"""A member of a share group that sends exactly what a test wants, to a broker without sockets."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ShareMember(Client):
         return await self.begin_fetch(acks, **options)()
 
     async def acquire(self, acks: Iterable[Ack] = (), **options: Any) -> list[tuple[int, int, int]]:
-        """What was acquired in partition 0: first and last offset, delivery count."""
+        """The acquired ranges of partition 0: first offset, last offset, delivery count."""
         return acquired(await self.share_fetch(acks, **options))
 
     async def say(
@@ -108,15 +108,15 @@ class ShareMember(Client):
         group = DescribeShareGroupOffsetsRequestGroup(self.group_id, None)
         request = DescribeShareGroupOffsetsRequest([group])
         answer = await self.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request)
-        (told,) = answer.groups
+        (result,) = answer.groups
         return {
-            each.partition_index: (each.start_offset, each.lag)
-            for topic in told.topics
-            for each in topic.partitions
+            partition.partition_index: (partition.start_offset, partition.lag)
+            for topic in result.topics
+            for partition in topic.partitions
         }
 
     async def send(self, count: int, index: int = 0) -> None:
-        values = [b"%d" % each for each in range(count)]
+        values = [b"%d" % number for number in range(count)]
         assert code(await self.produce(TOPIC, batch(*values), index=index)) == "NONE"
 
 
@@ -124,17 +124,17 @@ def acquired(answer: Any) -> list[tuple[int, int, int]]:
     assert code(answer) == "NONE"
     found = []
     for topic in answer.responses:
-        for each in topic.partitions:
-            assert code(each) == "NONE", each.error_message
-            offsets = {record.offset for record in records_of(each)}
-            for run in each.acquired_records:
+        for partition in topic.partitions:
+            assert code(partition) == "NONE", partition.error_message
+            offsets = {record.offset for record in records_of(partition)}
+            for run in partition.acquired_records:
                 assert offsets.issuperset(range(run.first_offset, run.last_offset + 1))
                 found.append((run.first_offset, run.last_offset, run.delivery_count))
     return found
 
 
 async def queue(client: Client, **configs: str) -> ShareMember:
-    """A topic, and the first member of the group that works it off from the beginning."""
+    """A topic, and the first member of a group that reads it from the beginning."""
     await client.create(TOPIC, **configs)
     await configure(client.broker, "workers", **{"share.auto.offset.reset": "earliest"})
     member = ShareMember(client.broker)

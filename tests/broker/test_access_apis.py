@@ -56,7 +56,7 @@ TOKENS = {
 
 
 def by(client: Client, name: str, listener: str = "PLAINTEXT") -> Client:
-    """Another client of the same broker, which has proven to be this user."""
+    """Another client of the same broker, authenticated as this user."""
     other = Client(client.broker)
     other._session.principal = user(name)
     other._session.listener = listener
@@ -68,7 +68,7 @@ async def create_acls(client: Client, *acls: AclCreation) -> list[str]:
     return [code(result) for result in response.results]
 
 
-def test_rules_are_made_described_and_deleted(tmp_path: Path) -> None:
+def test_acls_are_created_described_and_deleted(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         admin = by(client, "admin")
         wrong = AclCreation(4, "other", 3, "User:a", "*", 3, 3)
@@ -108,7 +108,7 @@ def test_rules_are_made_described_and_deleted(tmp_path: Path) -> None:
     run(tmp_path, act, after_a_restart, **AUTHORIZER)
 
 
-def test_without_an_authorizer_there_are_no_rules(tmp_path: Path) -> None:
+def test_acl_requests_need_an_authorizer(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         assert await create_acls(client, READ_T) == ["SECURITY_DISABLED"]
         response = await client.ask(ApiKey.DESCRIBE_ACLS, DescribeAclsRequest(*ALL))
@@ -117,7 +117,7 @@ def test_without_an_authorizer_there_are_no_rules(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_rule_holds_at_once_and_no_longer_than_it_is_there(
+def test_an_acl_takes_effect_at_once_until_it_is_deleted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(client: Client) -> None:
@@ -171,10 +171,10 @@ async def alter(client: Client, deletions: list[Any], upsertions: list[Any]) -> 
     return {result.user: code(result) for result in response.results}
 
 
-def test_scram_users_come_and_go(tmp_path: Path) -> None:
+def test_scram_users_are_created_and_deleted(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
-        told = await alter(client, [], [upsertion("alice"), upsertion("alice", 2, 8192)])
-        assert told == {"alice": "NONE"}
+        reply = await alter(client, [], [upsertion("alice"), upsertion("alice", 2, 8192)])
+        assert reply == {"alice": "NONE"}
         assert login(client, "SCRAM-SHA-256", "alice", "pencil").principal == user("alice")
         assert login(client, "SCRAM-SHA-512", "alice", "pencil").done
         assert login(client, "SCRAM-SHA-512", "alice", "pen").error
@@ -188,7 +188,7 @@ def test_scram_users_come_and_go(tmp_path: Path) -> None:
         everybody = await client.ask(key, DescribeUserScramCredentialsRequest(None))
         assert [result.user for result in everybody.results] == ["alice"]
         quotas = await client.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest([]))
-        assert quotas.entries == []  # what lies in the same node is no quota
+        assert quotas.entries == []  # what lies in the same node is not a quota
         deletion = ScramCredentialDeletion("alice", 1)
         assert await alter(client, [deletion], []) == {"alice": "NONE"}
         assert login(client, "SCRAM-SHA-256", "alice", "pencil").error
@@ -197,7 +197,7 @@ def test_scram_users_come_and_go(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_credentials_that_are_refused(tmp_path: Path) -> None:
+def test_invalid_credentials_are_refused(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         for wrong, expected in (
             ([upsertion("")], "UNACCEPTABLE_CREDENTIAL"),
@@ -208,11 +208,11 @@ def test_credentials_that_are_refused(tmp_path: Path) -> None:
             ([upsertion("a"), upsertion("a", 2, 1)], "UNACCEPTABLE_CREDENTIAL"),
         ):
             assert set((await alter(client, [], wrong)).values()) == {expected}
-        told = await alter(client, [ScramCredentialDeletion("b", 1)], [upsertion("c")])
-        assert told == {"b": "RESOURCE_NOT_FOUND", "c": "NONE"}
+        reply = await alter(client, [ScramCredentialDeletion("b", 1)], [upsertion("c")])
+        assert reply == {"b": "RESOURCE_NOT_FOUND", "c": "NONE"}
         client._session.principal = Principal("User", "x", token_authenticated=True)
-        told = await alter(client, [], [upsertion("d")])
-        assert told == {"d": "DELEGATION_TOKEN_AUTHORIZATION_FAILED"}
+        reply = await alter(client, [], [upsertion("d")])
+        assert reply == {"d": "DELEGATION_TOKEN_AUTHORIZATION_FAILED"}
 
     run(tmp_path, act)
 
@@ -235,7 +235,7 @@ async def described(client: Client, owners: list[str] | None = None) -> list[Any
     return list(response.tokens)
 
 
-def test_a_token_is_a_user_with_an_end(tmp_path: Path) -> None:
+def test_a_token_authenticates_its_owner_until_it_expires(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def act(client: Client) -> None:
@@ -251,8 +251,8 @@ def test_a_token_is_a_user_with_an_end(tmp_path: Path) -> None:
         outcome = login(client, "SCRAM-SHA-256", token.token_id, password, token=True)
         assert outcome.principal == user("alice")
         assert outcome.session_lifetime_ms == 1000
-        assert [each.token_id for each in await described(alice)] == [token.token_id]
-        assert [each.hmac for each in await described(bob)] == [token.hmac]
+        assert [found.token_id for found in await described(alice)] == [token.token_id]
+        assert [found.hmac for found in await described(bob)] == [token.hmac]
         assert await described(by(client, "carol", "SASL")) == []
         assert await described(alice, ["bob"]) == []
         renew = RenewDelegationTokenRequest(token.hmac, 4000)
@@ -272,7 +272,7 @@ def test_a_token_is_a_user_with_an_end(tmp_path: Path) -> None:
     run(tmp_path, act, clock=clock, **TOKENS)
 
 
-def test_who_may_not_have_tokens(tmp_path: Path) -> None:
+def test_some_clients_may_not_request_tokens(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         alice, mallory = by(client, "alice", "SASL"), by(client, "mallory", "SASL")
         assert code(await create_token(client)) == "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
@@ -282,11 +282,11 @@ def test_who_may_not_have_tokens(tmp_path: Path) -> None:
         refused = await create_token(by_token)
         assert code(refused) == "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
         renew = RenewDelegationTokenRequest(token.hmac, 1)
-        told = await mallory.ask(ApiKey.RENEW_DELEGATION_TOKEN, renew)
-        assert code(told) == "DELEGATION_TOKEN_OWNER_MISMATCH"
+        reply = await mallory.ask(ApiKey.RENEW_DELEGATION_TOKEN, renew)
+        assert code(reply) == "DELEGATION_TOKEN_OWNER_MISMATCH"
         renew.hmac = b"nothing"
-        told = await alice.ask(ApiKey.RENEW_DELEGATION_TOKEN, renew)
-        assert code(told) == "DELEGATION_TOKEN_NOT_FOUND"
+        reply = await alice.ask(ApiKey.RENEW_DELEGATION_TOKEN, renew)
+        assert code(reply) == "DELEGATION_TOKEN_NOT_FOUND"
         renewers = [CreatableRenewers("Group", "g")]
         assert code(await create_token(alice, renewers=renewers)) == "INVALID_PRINCIPAL_TYPE"
         other = {"owner_principal_type": "User", "owner_principal_name": "bob"}
@@ -302,7 +302,7 @@ def test_who_may_not_have_tokens(tmp_path: Path) -> None:
     run(tmp_path, act, **TOKENS, **AUTHORIZER)
 
 
-def test_without_a_secret_there_are_no_tokens(tmp_path: Path) -> None:
+def test_tokens_need_a_secret(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         alice = by(client, "alice", "SASL")
         assert code(await create_token(alice)) == "DELEGATION_TOKEN_AUTH_DISABLED"
@@ -318,9 +318,9 @@ def test_expired_tokens_are_removed(tmp_path: Path) -> None:
 
     async def act(client: Client) -> None:
         await create_token(by(client, "alice", "SASL"))
-        client.broker.credentials.expire(client.broker, START_MS + 999)
+        client.broker.credentials.expire(client.broker.settings, START_MS + 999)
         assert len(client.broker.image.tokens) == 1
-        client.broker.credentials.expire(client.broker, START_MS + 1001)
+        client.broker.credentials.expire(client.broker.settings, START_MS + 1001)
         assert client.broker.credentials._expiring is not None
         await client.broker.credentials._expiring
         assert client.broker.image.tokens == {}

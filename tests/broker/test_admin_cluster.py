@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from admin_broker import NODE_ID, NOW_MS, AdminBroker, Runs
+from admin_broker import NODE_ID, NOW_MS, AdminBroker, ScenarioRunner
 
-from ottla.broker.operations import NOT_ASKED, ON_CLUSTER
-from ottla.cluster.decisions import NewTopic
+from ottla.broker.authorized_operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS
+from ottla.cluster.topics import TopicSpec
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -18,12 +18,12 @@ from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, Descri
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Runs:
-    return Runs(tmp_path)
+def run(tmp_path: Path) -> ScenarioRunner:
+    return ScenarioRunner(tmp_path)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_describe_cluster(run: Runs, version: int) -> None:
+def test_describe_cluster(run: ScenarioRunner, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
         request = DescribeClusterRequest()
         response = await broker.ask(ApiKey.DESCRIBE_CLUSTER, request, version)
@@ -37,10 +37,10 @@ def test_describe_cluster(run: Runs, version: int) -> None:
             9092,
             "r1",
         )
-        assert response.cluster_authorized_operations == NOT_ASKED
+        assert response.cluster_authorized_operations == NO_AUTHORIZED_OPERATIONS
         request = DescribeClusterRequest(include_cluster_authorized_operations=True)
         response = await broker.ask(ApiKey.DESCRIBE_CLUSTER, request, version)
-        assert response.cluster_authorized_operations == ON_CLUSTER
+        assert response.cluster_authorized_operations == CLUSTER_OPERATIONS
 
     run(scenario)
 
@@ -50,7 +50,7 @@ def test_describe_cluster(run: Runs, version: int) -> None:
     [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
 )
 def test_describe_cluster_knows_brokers_only(
-    run: Runs, endpoint_type: int, code: ErrorCode
+    run: ScenarioRunner, endpoint_type: int, code: ErrorCode
 ) -> None:
     async def scenario(broker: AdminBroker) -> None:
         request = DescribeClusterRequest(endpoint_type=endpoint_type)
@@ -62,20 +62,23 @@ def test_describe_cluster_knows_brokers_only(
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_describe_log_dirs(run: Runs, tmp_path: Path, version: int) -> None:
+def test_describe_log_dirs(run: ScenarioRunner, tmp_path: Path, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t", 3), NewTopic("u", 1)])
+        await broker.controller.create_topics([TopicSpec("t", 3), TopicSpec("u", 1)])
         partition = broker.partitions.find("t", 1)
         batch = build_batch([Record(0, NOW_MS, None, b"x" * 100, [])])
         partition.append(memoryview(bytearray(batch)), NOW_MS)
         request = DescribeLogDirsRequest(topics=None)
         response = await broker.ask(ApiKey.DESCRIBE_LOG_DIRS, request, version)
-        assert [each.log_dir for each in response.results] == [f"{tmp_path}/one", f"{tmp_path}/two"]
+        assert [log_dir.log_dir for log_dir in response.results] == [
+            f"{tmp_path}/one",
+            f"{tmp_path}/two",
+        ]
         sizes = {
-            (topic.name, each.partition_index): each.partition_size
+            (topic.name, replica.partition_index): replica.partition_size
             for result in response.results
             for topic in result.topics
-            for each in topic.partitions
+            for replica in topic.partitions
         }
         assert sizes == {("t", 0): 0, ("t", 1): len(batch), ("t", 2): 0, ("u", 0): 0}
         for result in response.results:
@@ -86,9 +89,11 @@ def test_describe_log_dirs(run: Runs, tmp_path: Path, version: int) -> None:
     run(scenario)
 
 
-def test_describe_log_dirs_of_some_partitions_and_of_a_failed_directory(run: Runs) -> None:
+def test_describe_log_dirs_of_some_partitions_and_of_a_failed_directory(
+    run: ScenarioRunner,
+) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t", 4)])
+        await broker.controller.create_topics([TopicSpec("t", 4)])
         asked = [DescribableLogDirTopic(topic="t", partitions=[1, 77])]
         request = DescribeLogDirsRequest(topics=asked)
         response = await broker.ask(ApiKey.DESCRIBE_LOG_DIRS, request)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_broker import NODE_ID, AdminBroker, Runs
+from admin_broker import NODE_ID, AdminBroker, ScenarioRunner
 
-from ottla.config import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigType, Source
+from ottla.config import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigType, ValueSource
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import alter_configs, incremental_alter_configs
@@ -31,12 +31,12 @@ ME = str(NODE_ID)
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Runs:
-    return Runs(tmp_path)
+def run(tmp_path: Path) -> ScenarioRunner:
+    return ScenarioRunner(tmp_path)
 
 
 async def create(broker: AdminBroker, name: str, **configs: str) -> None:
-    wish = CreatableTopic(
+    creatable = CreatableTopic(
         name=name,
         num_partitions=1,
         replication_factor=1,
@@ -45,7 +45,7 @@ async def create(broker: AdminBroker, name: str, **configs: str) -> None:
             for key, value in configs.items()
         ],
     )
-    response = await broker.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[wish]))
+    response = await broker.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[creatable]))
     assert response.topics[0].error_code == 0
 
 
@@ -68,7 +68,7 @@ async def describe(
     (result,) = response.results
     assert (result.resource_type, result.resource_name) == (kind, name)
     assert (result.error_code, result.error_message) == (0, None)
-    return {each.name: each for each in result.configs}
+    return {config.name: config for config in result.configs}
 
 
 async def refused(broker: AdminBroker, kind: int, name: str) -> ErrorCode:
@@ -79,51 +79,58 @@ async def refused(broker: AdminBroker, kind: int, name: str) -> ErrorCode:
 
 
 def layers(config: DescribeConfigsResourceResult) -> list[tuple[str, str | None, str]]:
-    return [(each.name, each.value, Source(each.source).name) for each in config.synonyms]
+    return [
+        (synonym.name, synonym.value, ValueSource(synonym.source).name)
+        for synonym in config.synonyms
+    ]
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_describe_topic_configs_has_all_of_them_with_sources(run: Runs, version: int) -> None:
+def test_describe_topic_configs_has_all_of_them_with_sources(
+    run: ScenarioRunner, version: int
+) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, "t", retention_ms="7")
         found = await describe(broker, TOPIC, "t", version=version, documentation=version >= 3)
-        assert set(found) == {each.name for each in TOPIC_CONFIGS.values() if not each.internal}
+        assert set(found) == {
+            config.name for config in TOPIC_CONFIGS.values() if not config.internal
+        }
         retention = found["retention.ms"]
-        assert (retention.value, retention.config_source) == ("7", Source.DYNAMIC_TOPIC)
+        assert (retention.value, retention.config_source) == ("7", ValueSource.DYNAMIC_TOPIC)
         assert layers(retention) == [
             ("retention.ms", "7", "DYNAMIC_TOPIC"),
             ("log.retention.minutes", "5", "STATIC_BROKER"),
         ]
         size = found["max.message.bytes"]
-        assert (size.value, size.config_source) == ("1048588", Source.DEFAULT)
+        assert (size.value, size.config_source) == ("1048588", ValueSource.DEFAULT)
         assert layers(size) == [("message.max.bytes", "1048588", "DEFAULT")]
-        assert not any(each.read_only or each.is_sensitive for each in found.values())
+        assert not any(config.read_only or config.is_sensitive for config in found.values())
         if version >= 3:
             assert retention.config_type == ConfigType.LONG
-            assert all(each.documentation for each in found.values())
+            assert all(config.documentation for config in found.values())
 
     run(scenario, log_retention_minutes="5")
 
 
-def test_describe_takes_a_topics_defaults_from_the_broker(run: Runs) -> None:
+def test_describe_takes_a_topics_defaults_from_the_broker(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, "t")
         found = await describe(broker, TOPIC, "t", ["retention.ms", "nonsense"])
         assert set(found) == {"retention.ms"}
         assert found["retention.ms"].value == "300000"
-        assert found["retention.ms"].config_source == Source.STATIC_BROKER
+        assert found["retention.ms"].config_source == ValueSource.STATIC_BROKER
         assert found["retention.ms"].documentation is None
 
     run(scenario, log_retention_minutes="5")
 
 
-def test_describe_broker_configs_has_all_of_them_and_hides_secrets(run: Runs) -> None:
+def test_describe_broker_configs_has_all_of_them_and_hides_secrets(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         found = await describe(broker, BROKER, ME)
-        defined = {each.name for each in BROKER_CONFIGS.values() if not each.internal}
+        defined = {config.name for config in BROKER_CONFIGS.values() if not config.internal}
         assert set(found) == defined | {"no.such.thing"}
         assert (found["node.id"].value, found["node.id"].read_only) == (ME, True)
-        assert found["node.id"].config_source == Source.STATIC_BROKER
+        assert found["node.id"].config_source == ValueSource.STATIC_BROKER
         assert found["log.retention.ms"].value is None
         assert not found["log.retention.ms"].read_only
         secret = found["ssl.key.password"]
@@ -135,7 +142,7 @@ def test_describe_broker_configs_has_all_of_them_and_hides_secrets(run: Runs) ->
     run(scenario, ssl_key_password="hush", no_such_thing="1")
 
 
-def test_describe_refuses_what_is_not_there(run: Runs) -> None:
+def test_describe_refuses_unknown_resources(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         assert await refused(broker, TOPIC, "none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await refused(broker, TOPIC, "a b") == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -176,7 +183,7 @@ async def incremental(
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_incremental_changes_of_a_topic(run: Runs, version: int) -> None:
+def test_incremental_changes_of_a_topic(run: ScenarioRunner, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, "t", retention_ms="7")
         for operation, expected in [
@@ -206,8 +213,8 @@ def test_incremental_changes_of_a_topic(run: Runs, version: int) -> None:
 
 
 @pytest.mark.parametrize("incrementally", [True, False])
-def test_a_broker_keeps_a_config_that_nobody_knows(run: Runs, incrementally: bool) -> None:
-    """As Kafka does, because it may be a plug-in's; its value may be a secret."""
+def test_a_broker_keeps_unknown_configs(run: ScenarioRunner, incrementally: bool) -> None:
+    """Like Kafka, because the config may belong to a plug-in; its value may be a secret."""
 
     async def scenario(broker: AdminBroker) -> None:
         if incrementally:
@@ -224,7 +231,7 @@ def test_a_broker_keeps_a_config_that_nobody_knows(run: Runs, incrementally: boo
         shown = await describe(broker, BROKER, ME)
         nope = shown["nope"]
         assert (nope.value, nope.is_sensitive, nope.read_only) == (None, True, True)
-        assert nope.config_source == Source.DYNAMIC_BROKER
+        assert nope.config_source == ValueSource.DYNAMIC_BROKER
 
     run(scenario)
 
@@ -254,8 +261,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "name", "operation", "code", "message"), REFUSED)
-def test_incremental_changes_that_are_refused_change_nothing(
-    run: Runs,
+def test_refused_incremental_changes_change_nothing(
+    run: ScenarioRunner,
     kind: int,
     name: str,
     operation: tuple[str, int, str | None],
@@ -273,7 +280,7 @@ def test_incremental_changes_that_are_refused_change_nothing(
     run(scenario)
 
 
-def test_a_request_that_repeats_itself_is_refused(run: Runs) -> None:
+def test_a_repeated_resource_is_refused(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, "t")
         outcome = await incremental(
@@ -287,12 +294,12 @@ def test_a_request_that_repeats_itself_is_refused(run: Runs) -> None:
             resources=[resource, resource]
         )
         response = await broker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
-        assert [each.error_code for each in response.responses] == [42, 42]
+        assert [result.error_code for result in response.responses] == [42, 42]
 
     run(scenario)
 
 
-def test_validate_only_says_yes_or_no_and_changes_nothing(run: Runs) -> None:
+def test_validate_only_validates_and_changes_nothing(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, "t")
         for kind, name, key in ((TOPIC, "t", "flush.ms"), (BROKER, "", "log.retention.ms")):
@@ -306,7 +313,9 @@ def test_validate_only_says_yes_or_no_and_changes_nothing(run: Runs) -> None:
     run(scenario)
 
 
-def test_broker_configs_change_for_one_and_for_all_and_reach_the_logs(run: Runs) -> None:
+def test_broker_configs_change_for_one_or_all_brokers_and_reach_the_logs(
+    run: ScenarioRunner,
+) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, "t")
         log = broker.partitions.find("t", 0).log
@@ -325,11 +334,11 @@ def test_broker_configs_change_for_one_and_for_all_and_reach_the_logs(run: Runs)
         assert set(default) == {name}
         assert (default[name].value, default[name].config_source) == (
             "5000",
-            Source.DYNAMIC_DEFAULT_BROKER,
+            ValueSource.DYNAMIC_DEFAULT_BROKER,
         )
         topic = await describe(broker, TOPIC, "t", ["retention.ms"])
         assert topic["retention.ms"].value == "6000"
-        assert topic["retention.ms"].config_source == Source.DYNAMIC_BROKER
+        assert topic["retention.ms"].config_source == ValueSource.DYNAMIC_BROKER
         assert await incremental(broker, BROKER, ME, (name, DELETE, None)) == ("NONE", None)
         assert log.config.retention_ms == 5000
 
@@ -337,7 +346,7 @@ def test_broker_configs_change_for_one_and_for_all_and_reach_the_logs(run: Runs)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_alter_configs_replaces_all_that_is_set(run: Runs, version: int) -> None:
+def test_alter_configs_replaces_all_that_is_set(run: ScenarioRunner, version: int) -> None:
     async def alter(
         broker: AdminBroker, kind: int, name: str, **options: Any
     ) -> alter_configs.AlterConfigsResourceResponse:
@@ -376,7 +385,7 @@ def test_alter_configs_replaces_all_that_is_set(run: Runs, version: int) -> None
     run(scenario)
 
 
-def test_levels_of_loggers_can_be_read_and_set(run: Runs) -> None:
+def test_levels_of_loggers_can_be_read_and_set(run: ScenarioRunner) -> None:
     logger = logging.getLogger("ottla.cluster")
     before = logger.level
 
@@ -387,7 +396,7 @@ def test_levels_of_loggers_can_be_read_and_set(run: Runs) -> None:
         found = await describe(broker, LOGGER, ME)
         assert (found[name].value, found[name].config_source) == (
             "DEBUG",
-            Source.DYNAMIC_BROKER_LOGGER,
+            ValueSource.DYNAMIC_BROKER_LOGGER,
         )
         assert "root" in found
         only_tried = await incremental(broker, LOGGER, ME, (name, SET, "FATAL"), validate_only=True)
@@ -402,13 +411,16 @@ def test_levels_of_loggers_can_be_read_and_set(run: Runs) -> None:
         logger.setLevel(before)
 
 
-def test_list_config_resources(run: Runs) -> None:
+def test_list_config_resources(run: ScenarioRunner) -> None:
     async def listed(broker: AdminBroker, version: int, *kinds: int) -> list[tuple[int, str]] | str:
         request = ListConfigResourcesRequest(resource_types=list(kinds))
         response = await broker.ask(ApiKey.LIST_CONFIG_RESOURCES, request, version)
         if response.error_code:
             return ErrorCode(response.error_code).name
-        return [(each.resource_type, each.resource_name) for each in response.config_resources]
+        return [
+            (config_resource.resource_type, config_resource.resource_name)
+            for config_resource in response.config_resources
+        ]
 
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, "b")

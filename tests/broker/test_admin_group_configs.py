@@ -1,11 +1,11 @@
-"""Configs of groups and of subscriptions to clients' metrics, as Apache Kafka 4.3.1 answers."""
+"""Configs of groups and of client metrics subscriptions, as Apache Kafka 4.3.1 answers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from admin_broker import AdminBroker, Runs
+from admin_broker import AdminBroker, ScenarioRunner
 
 from ottla.config import GROUP_CONFIGS
 from ottla.errors import ErrorCode
@@ -27,8 +27,8 @@ Operation = tuple[str, int, str | None]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Runs:
-    return Runs(tmp_path)
+def run(tmp_path: Path) -> ScenarioRunner:
+    return ScenarioRunner(tmp_path)
 
 
 async def alter(
@@ -37,7 +37,7 @@ async def alter(
     resource = incremental_alter_configs.AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
-        configs=[incremental_alter_configs.AlterableConfig(*each) for each in operations],
+        configs=[incremental_alter_configs.AlterableConfig(*operation) for operation in operations],
     )
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(
         resources=[resource], validate_only=validate
@@ -53,21 +53,24 @@ async def describe(
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     (result,) = (await broker.ask(ApiKey.DESCRIBE_CONFIGS, request)).results
     assert result.error_code == 0
-    return {each.name: each for each in result.configs}
+    return {config.name: config for config in result.configs}
 
 
 def said(config: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
-    return [(each.name, each.value, each.source) for each in config.synonyms]
+    return [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms]
 
 
 async def listed(broker: AdminBroker, version: int = 1, *kinds: int) -> list[tuple[int, str]]:
     request = ListConfigResourcesRequest(resource_types=list(kinds))
     answer = await broker.ask(ApiKey.LIST_CONFIG_RESOURCES, request, version)
     assert answer.error_code == 0
-    return [(each.resource_type, each.resource_name) for each in answer.config_resources]
+    return [
+        (config_resource.resource_type, config_resource.resource_name)
+        for config_resource in answer.config_resources
+    ]
 
 
-def test_a_group_has_the_brokers_settings_until_it_has_its_own(run: Runs) -> None:
+def test_a_group_uses_the_brokers_configs_until_it_overrides_them(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         found = await describe(broker, GROUP, "g")
         assert set(found) == set(GROUP_CONFIGS)
@@ -87,7 +90,9 @@ def test_a_group_has_the_brokers_settings_until_it_has_its_own(run: Runs) -> Non
 
 
 @pytest.mark.parametrize("name", ["g", "a/b", "..", ".", "<default>", "%2F", "größe 1+1*", "a=b?"])
-def test_a_group_of_any_name_is_there_as_long_as_it_has_configs(run: Runs, name: str) -> None:
+def test_a_group_of_any_name_is_listed_as_long_as_it_has_configs(
+    run: ScenarioRunner, name: str
+) -> None:
     async def scenario(broker: AdminBroker) -> None:
         assert await alter(broker, GROUP, name, (SESSION, SET, "46000")) == ("NONE", None)
         assert broker.image.group_config(name) == {SESSION: "46000"}
@@ -100,20 +105,20 @@ def test_a_group_of_any_name_is_there_as_long_as_it_has_configs(run: Runs, name:
     run(scenario)
 
 
-def test_client_metrics_are_described_and_listed(run: Runs) -> None:
+def test_client_metrics_are_described_and_listed(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         assert await alter(broker, GROUP, "g", (SESSION, SET, "46000")) == ("NONE", None)
         found = await describe(broker, METRICS, "m")
-        assert {name: each.value for name, each in found.items()} == {
+        assert {name: config.value for name, config in found.items()} == {
             "metrics": "",
             "interval.ms": "300000",
             "match": "",
         }
-        assert [said(each) for each in found.values()] == [[], [], []]
-        wish: list[Operation] = [("metrics", SET, " a , b"), ("match", SET, "client_id=x.*")]
-        assert await alter(broker, METRICS, "m", *wish, validate=True) == ("NONE", None)
+        assert [said(config) for config in found.values()] == [[], [], []]
+        operations: list[Operation] = [("metrics", SET, " a , b"), ("match", SET, "client_id=x.*")]
+        assert await alter(broker, METRICS, "m", *operations, validate=True) == ("NONE", None)
         assert broker.image.client_metrics("m") == {}
-        assert await alter(broker, METRICS, "m", *wish) == ("NONE", None)
+        assert await alter(broker, METRICS, "m", *operations) == ("NONE", None)
         found = await describe(broker, METRICS, "m")
         assert said(found["metrics"]) == [("metrics", "a,b", 7)]
         assert await listed(broker, 0) == [(METRICS, "m")]
@@ -148,8 +153,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "name", "key", "value", "code", "message"), REFUSED)
-def test_what_is_refused_changes_nothing(
-    run: Runs, kind: int, name: str, key: str, value: str, code: str, message: str
+def test_refused_changes_change_nothing(
+    run: ScenarioRunner, kind: int, name: str, key: str, value: str, code: str, message: str
 ) -> None:
     async def scenario(broker: AdminBroker) -> None:
         found, reason = await alter(broker, kind, name, (key, SET, value))
@@ -160,7 +165,7 @@ def test_what_is_refused_changes_nothing(
     run(scenario)
 
 
-def test_a_heartbeat_must_come_within_the_session(run: Runs) -> None:
+def test_a_heartbeat_must_come_within_the_session(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         code, reason = await alter(broker, GROUP, "g", (SESSION, SET, "6000"))
         assert code == "INVALID_CONFIG"
@@ -173,7 +178,7 @@ def test_a_heartbeat_must_come_within_the_session(run: Runs) -> None:
     )
 
 
-def test_lists_of_client_metrics_are_not_extended(run: Runs) -> None:
+def test_lists_of_client_metrics_do_not_take_append(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         code, _ = await alter(broker, METRICS, "m", ("metrics", APPEND, "a"))
         assert code == "INVALID_CONFIG"
@@ -181,7 +186,7 @@ def test_lists_of_client_metrics_are_not_extended(run: Runs) -> None:
     run(scenario)
 
 
-def test_alter_configs_replaces_all_that_a_group_has(run: Runs) -> None:
+def test_alter_configs_replaces_all_that_a_group_has(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await alter(broker, GROUP, "g", (SESSION, SET, "46000"), (RESET, SET, "earliest"))
         resource = alter_configs.AlterConfigsResource(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from admin_broker import AdminBroker, Runs
+from admin_broker import AdminBroker, ScenarioRunner
 
 from ottla.cluster import layout
 from ottla.cluster.image import QuotaEntity
@@ -31,8 +31,8 @@ Operations = list[tuple[str, float, bool]]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Runs:
-    return Runs(tmp_path)
+def run(tmp_path: Path) -> ScenarioRunner:
+    return ScenarioRunner(tmp_path)
 
 
 async def alter(
@@ -40,7 +40,7 @@ async def alter(
 ) -> list[tuple[str, str | None, Entity]]:
     request = AlterClientQuotasRequest(
         entries=[
-            EntryData([EntityData(*each) for each in entity], [OpData(*each) for each in ops])
+            EntryData([EntityData(*part) for part in entity], [OpData(*part) for part in ops])
             for entity, ops in entries
         ],
         validate_only=validate,
@@ -48,11 +48,11 @@ async def alter(
     answer = await broker.ask(ApiKey.ALTER_CLIENT_QUOTAS, request)
     return [
         (
-            ErrorCode(each.error_code).name,
-            each.error_message,
-            [(part.entity_type, part.entity_name) for part in each.entity],
+            ErrorCode(entry.error_code).name,
+            entry.error_message,
+            [(part.entity_type, part.entity_name) for part in entry.entity],
         )
-        for each in answer.entries
+        for entry in answer.entries
     ]
 
 
@@ -65,14 +65,16 @@ async def give(broker: AdminBroker, entity: Entity, **values: float) -> None:
 async def describe(
     broker: AdminBroker, *components: tuple[str, int, str | None], strict: bool = False
 ) -> dict[QuotaEntity, dict[str, float]]:
-    request = DescribeClientQuotasRequest([ComponentData(*each) for each in components], strict)
+    request = DescribeClientQuotasRequest(
+        [ComponentData(*component) for component in components], strict
+    )
     answer = await broker.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
     assert answer.error_code == 0
     return {
-        tuple((part.entity_type, part.entity_name) for part in each.entity): {
-            value.key: value.value for value in each.values
+        tuple((part.entity_type, part.entity_name) for part in entry.entity): {
+            value.key: value.value for value in entry.values
         }
-        for each in answer.entries
+        for entry in answer.entries
     }
 
 
@@ -91,13 +93,13 @@ ENTITIES: list[Entity] = [
 
 
 @pytest.mark.parametrize("entity", ENTITIES)
-def test_every_kind_of_entity_has_a_key_of_its_own(entity: Entity) -> None:
+def test_every_entity_type_has_its_own_key(entity: Entity) -> None:
     stored = tuple(sorted(entity))
     parts = layout.quota_key(stored).split("/")[2:]
     assert layout.quota_entity(parts) == stored
 
 
-def test_filters(run: Runs) -> None:
+def test_filters(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         for entity in ENTITIES:
             await give(broker, entity, producer_byte_rate=1000.0)
@@ -134,11 +136,13 @@ BAD_FILTERS = [
 
 
 @pytest.mark.parametrize(("components", "code", "message"), BAD_FILTERS)
-def test_filters_that_are_refused(
-    run: Runs, components: list[tuple[str, int, str | None]], code: str, message: str
+def test_invalid_filters_are_refused(
+    run: ScenarioRunner, components: list[tuple[str, int, str | None]], code: str, message: str
 ) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        request = DescribeClientQuotasRequest([ComponentData(*each) for each in components], False)
+        request = DescribeClientQuotasRequest(
+            [ComponentData(*component) for component in components], False
+        )
         answer = await broker.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
         assert ErrorCode(answer.error_code).name == code
         assert message in answer.error_message
@@ -164,8 +168,8 @@ REFUSED: list[tuple[Entity, str, float, str]] = [
 
 
 @pytest.mark.parametrize(("entity", "name", "value", "message"), REFUSED)
-def test_quotas_that_are_refused(
-    run: Runs, entity: Entity, name: str, value: float, message: str
+def test_invalid_quotas_are_refused(
+    run: ScenarioRunner, entity: Entity, name: str, value: float, message: str
 ) -> None:
     async def scenario(broker: AdminBroker) -> None:
         ((code, found, _),) = await alter(broker, (entity, [(name, value, False)]))
@@ -176,11 +180,11 @@ def test_quotas_that_are_refused(
     run(scenario)
 
 
-def test_entities_succeed_and_fail_by_themselves(run: Runs) -> None:
+def test_entities_succeed_and_fail_separately(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         good: tuple[Entity, Operations] = ([(USER, "a")], [(PRODUCE, 5.0, False)])
         bad: tuple[Entity, Operations] = ([(USER, "b")], [(PRODUCE, -5.0, False)])
-        assert [each[0] for each in await alter(broker, good, bad, validate=True)] == [
+        assert [result[0] for result in await alter(broker, good, bad, validate=True)] == [
             "NONE",
             "INVALID_REQUEST",
         ]
@@ -198,7 +202,7 @@ def test_entities_succeed_and_fail_by_themselves(run: Runs) -> None:
     run(scenario)
 
 
-def test_what_has_no_quota_left_is_gone(run: Runs) -> None:
+def test_an_entity_without_quotas_is_deleted(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         entity: Entity = [(USER, "a"), (CLIENT, None)]
         await give(broker, entity, producer_byte_rate=5.0, request_percentage=0.5)

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_broker import NODE_ID, NOW_MS, AdminBroker, Runs
+from admin_broker import NODE_ID, NOW_MS, AdminBroker, ScenarioRunner
 
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import ZERO_UUID
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -35,12 +36,11 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from ottla.wire.primitives import ZERO_UUID
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Runs:
-    return Runs(tmp_path)
+def run(tmp_path: Path) -> ScenarioRunner:
+    return ScenarioRunner(tmp_path)
 
 
 def topic(name: str, partitions: int = -1, factor: int = -1, **configs: str) -> CreatableTopic:
@@ -65,13 +65,13 @@ async def create(
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_create_topics_makes_partitions_that_can_be_written(run: Runs, version: int) -> None:
+def test_create_topics_creates_writable_partitions(run: ScenarioRunner, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        wish = topic("t", 3, 1, retention_ms="5000")
-        (result,) = await create(broker, wish, version=version)
+        spec = topic("t", 3, 1, retention_ms="5000")
+        (result,) = await create(broker, spec, version=version)
         assert (result.name, result.error_code, result.error_message) == ("t", 0, None)
         made = broker.image.topics["t"]
-        assert [each.leader for each in made.partitions] == [NODE_ID] * 3
+        assert [partition.leader for partition in made.partitions] == [NODE_ID] * 3
         for index in range(3):
             assert broker.partitions.find("t", index).log.config.retention_ms == 5000
         if version >= 7:
@@ -79,18 +79,18 @@ def test_create_topics_makes_partitions_that_can_be_written(run: Runs, version: 
         if version >= 5:
             assert (result.num_partitions, result.replication_factor) == (3, 1)
             assert result.configs is not None
-            configs = {each.name: each for each in result.configs}
+            configs = {config.name: config for config in result.configs}
             assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == (
                 "5000",
                 1,
             )
             assert configs["segment.bytes"].config_source == 5
-            assert all(each.config_source > 0 for each in result.configs)
+            assert all(config.config_source > 0 for config in result.configs)
 
     run(scenario)
 
 
-def test_create_topics_takes_defaults(run: Runs) -> None:
+def test_create_topics_takes_defaults(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("t"))
         assert len(broker.image.topics["t"].partitions) == 4
@@ -98,7 +98,7 @@ def test_create_topics_takes_defaults(run: Runs) -> None:
     run(scenario, num_partitions="4")
 
 
-def test_create_topics_answers_each_topic_by_itself(run: Runs) -> None:
+def test_create_topics_answers_each_topic_separately(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("old"))
         twice = CreatableTopic(
@@ -140,7 +140,7 @@ def test_create_topics_answers_each_topic_by_itself(run: Runs) -> None:
     run(scenario)
 
 
-def test_create_topics_with_validate_only_makes_nothing(run: Runs) -> None:
+def test_create_topics_with_validate_only_creates_nothing(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         (result,) = await create(broker, topic("t", 2), validate_only=True)
         assert (result.error_code, result.num_partitions) == (0, 2)
@@ -151,7 +151,7 @@ def test_create_topics_with_validate_only_makes_nothing(run: Runs) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_delete_topics_by_name(run: Runs, version: int) -> None:
+def test_delete_topics_by_name(run: ScenarioRunner, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("t"))
         made = broker.image.topics["t"]
@@ -171,10 +171,10 @@ def test_delete_topics_by_name(run: Runs, version: int) -> None:
     run(scenario)
 
 
-def test_delete_topics_by_id_and_all_that_is_wrong_with_a_request(run: Runs) -> None:
+def test_delete_topics_by_id_and_invalid_requests(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("a"), topic("b"), topic("c"))
-        ids = {name: each.id for name, each in broker.image.topics.items()}
+        ids = {name: image.id for name, image in broker.image.topics.items()}
         asked = [
             DeleteTopicState(name=None, topic_id=ids["a"]),
             DeleteTopicState(name="a"),
@@ -185,7 +185,7 @@ def test_delete_topics_by_id_and_all_that_is_wrong_with_a_request(run: Runs) -> 
             DeleteTopicState(name=None),
         ]
         response = await broker.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(topics=asked))
-        found = [(each.name, ErrorCode(each.error_code).name) for each in response.responses]
+        found = [(result.name, ErrorCode(result.error_code).name) for result in response.responses]
         assert found == [
             ("a", "NONE"),
             ("a", "INVALID_REQUEST"),
@@ -199,7 +199,7 @@ def test_delete_topics_by_id_and_all_that_is_wrong_with_a_request(run: Runs) -> 
     run(scenario)
 
 
-def test_delete_topics_may_be_switched_off(run: Runs) -> None:
+def test_delete_topics_may_be_disabled(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("t"))
         for version, code in ((1, ErrorCode.INVALID_REQUEST), (4, 73)):
@@ -212,7 +212,7 @@ def test_delete_topics_may_be_switched_off(run: Runs) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_create_partitions(run: Runs, version: int) -> None:
+def test_create_partitions(run: ScenarioRunner, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("t", 1), topic("u", 1))
         own = [CreatePartitionsAssignment(broker_ids=[NODE_ID])]
@@ -224,7 +224,7 @@ def test_create_partitions(run: Runs, version: int) -> None:
             ]
         )
         response = await broker.ask(ApiKey.CREATE_PARTITIONS, request, version)
-        codes = [(each.name, each.error_code) for each in response.results]
+        codes = [(result.name, result.error_code) for result in response.results]
         assert codes == [("t", 0), ("u", 0), ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
         assert broker.partitions.find("t", 2).log.end_offset == 0
         assert len(broker.image.topics["u"].partitions) == 2
@@ -232,8 +232,8 @@ def test_create_partitions(run: Runs, version: int) -> None:
     run(scenario)
 
 
-def test_create_partitions_refuses_shrinking_and_doubles_and_only_tries_on_request(
-    run: Runs,
+def test_create_partitions_refuses_shrinking_and_duplicates_and_validates_only(
+    run: ScenarioRunner,
 ) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("t", 2), topic("u"))
@@ -241,7 +241,9 @@ def test_create_partitions_refuses_shrinking_and_doubles_and_only_tries_on_reque
         double = CreatePartitionsTopic(name="u", count=2)
         request = CreatePartitionsRequest(topics=[less, double, double])
         response = await broker.ask(ApiKey.CREATE_PARTITIONS, request)
-        found = {each.name: (each.error_code, each.error_message) for each in response.results}
+        found = {
+            result.name: (result.error_code, result.error_message) for result in response.results
+        }
         assert found == {
             "t": (
                 ErrorCode.INVALID_PARTITIONS,
@@ -269,16 +271,16 @@ async def described(
     response = await broker.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, request)
     topics = [
         (
-            each.name,
-            [partition.partition_index for partition in each.partitions],
-            ErrorCode(each.error_code).name,
+            result.name,
+            [partition.partition_index for partition in result.partitions],
+            ErrorCode(result.error_code).name,
         )
-        for each in response.topics
+        for result in response.topics
     ]
     return topics, response.next_cursor
 
 
-def test_describe_topic_partitions_goes_on_where_the_cursor_says(run: Runs) -> None:
+def test_describe_topic_partitions_continues_at_the_cursor(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("b", 3), topic("a", 2), topic("c", 1))
         everything = [("a", [0, 1], "NONE"), ("b", [0, 1, 2], "NONE"), ("c", [0], "NONE")]
@@ -304,7 +306,7 @@ def test_describe_topic_partitions_goes_on_where_the_cursor_says(run: Runs) -> N
     run(scenario)
 
 
-def test_describe_topic_partitions_keeps_to_the_brokers_limit(run: Runs) -> None:
+def test_describe_topic_partitions_respects_the_brokers_limit(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("a", 5))
         topics, cursor = await described(broker, ["a"], limit=4)
@@ -323,7 +325,7 @@ def test_describe_topic_partitions_keeps_to_the_brokers_limit(run: Runs) -> None
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_delete_records(run: Runs, version: int) -> None:
+def test_delete_records(run: ScenarioRunner, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(
             broker, topic("t"), topic("compacted", cleanup_policy="compact"), topic("empty")
@@ -335,9 +337,9 @@ def test_delete_records(run: Runs, version: int) -> None:
         expected = [(4, "NONE"), (10, "NONE"), (-1, "OFFSET_OUT_OF_RANGE")]
         expected += [(-1, "UNKNOWN_TOPIC_OR_PARTITION"), (-1, "POLICY_VIOLATION")]
         for (name, index, offset), answer in zip(asked, expected, strict=True):
-            wish = DeleteRecordsPartition(partition_index=index, offset=offset)
+            spec = DeleteRecordsPartition(partition_index=index, offset=offset)
             request = DeleteRecordsRequest(
-                topics=[DeleteRecordsTopic(name=name, partitions=[wish])]
+                topics=[DeleteRecordsTopic(name=name, partitions=[spec])]
             )
             response = await broker.ask(ApiKey.DELETE_RECORDS, request, version)
             result = response.topics[0].partitions[0]
@@ -347,11 +349,11 @@ def test_delete_records(run: Runs, version: int) -> None:
     run(scenario)
 
 
-def test_delete_records_spares_internal_topics(run: Runs) -> None:
+def test_delete_records_refuses_internal_topics(run: ScenarioRunner) -> None:
     async def scenario(broker: AdminBroker) -> None:
         await create(broker, topic("__consumer_offsets"))
-        wish = DeleteRecordsPartition(partition_index=0, offset=0)
-        asked = [DeleteRecordsTopic(name="__consumer_offsets", partitions=[wish])]
+        spec = DeleteRecordsPartition(partition_index=0, offset=0)
+        asked = [DeleteRecordsTopic(name="__consumer_offsets", partitions=[spec])]
         response = await broker.ask(ApiKey.DELETE_RECORDS, DeleteRecordsRequest(topics=asked))
         result = response.topics[0].partitions[0]
         assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from ottla.broker import journal
-from ottla.broker.journal import Alarm
+from ottla.broker.alarm import Alarm
 from ottla.testing import ManualClock
 
 HOUR_MS = 3_600_000
 
 
-def test_a_clock_that_is_set_back_and_forth_again_delays_nothing_for_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(journal, "ALARM_S_MAX", 0.02)
-
+def test_setting_the_clock_back_and_forth_delays_no_deadline_for_long() -> None:
     async def run() -> None:
         clock = ManualClock()
         due_ms = clock.now_ms() + 1
@@ -29,7 +22,7 @@ def test_a_clock_that_is_set_back_and_forth_again_delays_nothing_for_long(
             rung.set()
             return None
 
-        alarm = Alarm(clock, ring)
+        alarm = Alarm(clock, ring, wait_s_max=0.02)
         clock.advance(-HOUR_MS)
         alarm.set(due_ms, clock.now_ms())
         clock.advance(HOUR_MS + 2)
@@ -40,7 +33,7 @@ def test_a_clock_that_is_set_back_and_forth_again_delays_nothing_for_long(
     asyncio.run(run())
 
 
-def test_it_rings_when_the_first_deadline_has_come() -> None:
+def test_the_alarm_rings_at_the_first_deadline() -> None:
     async def run() -> None:
         clock = ManualClock()
         rung: list[int] = []

@@ -1,4 +1,4 @@
-"""SASL on a connection: the order of things, failures, sessions that end, and who is who then."""
+"""SASL on a connection: order of requests, failures, expiry of sessions, and principals."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ottla.broker.broker import Broker
 from ottla.cluster.layout import dump_config
 from ottla.config import ConfigError, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
-from ottla.net.line import Line
-from ottla.net.line_security import LineSecurity
+from ottla.net.connection_security import ConnectionSecurity
+from ottla.net.inter_broker_connection import InterBrokerConnection
 from ottla.testing import ManualClock
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -44,7 +44,7 @@ Test = Callable[["Rig"], Coroutine[Any, Any, None]]
 
 
 class Client:
-    """Bytes to a broker and back."""
+    """A raw connection to a broker."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer, self.peer = reader, writer, Peer()
@@ -90,7 +90,7 @@ class Client:
         return answer
 
     async def ended(self) -> bool:
-        """Whether the broker closes without another word."""
+        """True if the broker closes the connection without a response."""
         try:
             return await asyncio.wait_for(self.reader.read(100), 60) == b""
         except ConnectionResetError:
@@ -116,7 +116,7 @@ class Rig:
         self.clients: list[Client] = []
 
     async def connect(self, listener: str = "SASL_PLAINTEXT") -> Client:
-        port = next(each.port for each in self.broker.listeners if each.name == listener)
+        port = next(bound.port for bound in self.broker.listeners if bound.name == listener)
         self.clients.append(Client(*await asyncio.open_connection("127.0.0.1", port)))
         return self.clients[-1]
 
@@ -143,8 +143,8 @@ def run(path: Path, test: Test, **properties: str) -> None:
 def test_a_user_with_the_right_password_is_served(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         client = await rig.connect()
-        told = await client.versions()
-        assert {17, 36} <= {each.api_key for each in told.api_keys}
+        result = await client.versions()
+        assert {17, 36} <= {api.api_key for api in result.api_keys}
         assert (await client.login()).error_code == 0
         assert (await client.metadata()).brokers
         assert rig.count("successful_authentication") == 1
@@ -154,7 +154,7 @@ def test_a_user_with_the_right_password_is_served(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "as")])
-def test_a_failure_is_answered_late_with_one_text_and_then_closed(
+def test_a_failure_is_answered_late_with_one_text_and_the_connection_closes(
     tmp_path: Path, user: str, password: str
 ) -> None:
     async def test(rig: Rig) -> None:
@@ -180,7 +180,9 @@ def test_a_failure_is_answered_late_with_one_text_and_then_closed(
     run(tmp_path, test)
 
 
-def test_an_unknown_mechanism_is_answered_with_the_list_and_closed(tmp_path: Path) -> None:
+def test_an_unknown_mechanism_is_answered_with_the_list_and_the_connection_closes(
+    tmp_path: Path,
+) -> None:
     async def test(rig: Rig) -> None:
         client = await rig.connect()
         answer = await client.handshake("GSSAPI")
@@ -222,7 +224,7 @@ def test_requests_are_small_before_a_client_has_authenticated(tmp_path: Path) ->
     run(tmp_path, test, sasl_server_max_receive_size="10000")
 
 
-def test_versions_are_told_once_and_before_the_handshake_only(tmp_path: Path) -> None:
+def test_api_versions_is_answered_once_and_only_before_the_handshake(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         twice = await rig.connect()
         await twice.versions()
@@ -243,17 +245,17 @@ def test_versions_are_told_once_and_before_the_handshake_only(tmp_path: Path) ->
         endless = await rig.connect()
         endless.writer.write(raw * 10)
         answers = await endless.reader.read()
-        assert len(answers) == VERSIONS_ASKED_MAX * (4 + size), "it is closed then"
+        assert len(answers) == VERSIONS_ASKED_MAX * (4 + size), "the connection is closed then"
 
     run(tmp_path, test)
 
 
-def test_versions_are_told_in_all_versions_that_are_told_of(tmp_path: Path) -> None:
+def test_api_versions_is_answered_in_every_advertised_version(tmp_path: Path) -> None:
     """franz-go's TestSCRAMAuth: it begins with the newest ApiVersions that it knows."""
 
     async def test(rig: Rig) -> None:
-        told = (await (await rig.connect()).versions()).api_keys
-        mine = next(api for api in told if api.api_key == ApiKey.API_VERSIONS)
+        result = (await (await rig.connect()).versions()).api_keys
+        mine = next(api for api in result if api.api_key == ApiKey.API_VERSIONS)
         assert mine.max_version >= 5
         for version in range(mine.min_version, mine.max_version + 1):
             client = await rig.connect()
@@ -280,7 +282,7 @@ def test_tokens_without_headers_follow_a_handshake_of_version_0(tmp_path: Path) 
     run(tmp_path, test)
 
 
-def test_states_that_do_not_fit_are_illegal(tmp_path: Path) -> None:
+def test_a_request_in_the_wrong_state_is_illegal(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         early = await rig.connect()
         answer = await early.token(b"\0alice\0as")
@@ -301,8 +303,8 @@ def test_states_that_do_not_fit_are_illegal(tmp_path: Path) -> None:
 def test_a_session_ends_unless_the_client_authenticates_again(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         client = await rig.connect()
-        told = await client.login()
-        assert told.session_lifetime == 10_000
+        result = await client.login()
+        assert result.session_lifetime == 10_000
         rig.clock.advance(9_000)
         assert (await client.login()).session_lifetime == 10_000
         assert rig.count("successful_reauthentication") == 1
@@ -329,8 +331,8 @@ def test_another_principal_can_not_take_over_a_session(tmp_path: Path) -> None:
     run(tmp_path, test, connections_max_reauth_ms="10000")
 
 
-def test_a_plain_password_that_was_taken_away_does_not_pass_again(tmp_path: Path) -> None:
-    """On a connection that is open: its next authentication asks the users of now."""
+def test_a_removed_plain_password_is_refused(tmp_path: Path) -> None:
+    """On an open connection: reauthentication checks the current users."""
     jaas = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
 
     async def test(rig: Rig) -> None:
@@ -370,11 +372,13 @@ def test_scram_credentials_come_from_the_metadata(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_our_own_lines_authenticate_and_do_so_again_in_time(tmp_path: Path) -> None:
+def test_inter_broker_connections_reauthenticate_in_time(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         port = rig.broker.port
-        security = LineSecurity(None, SaslLogin("PLAIN", "b", "bs"))
-        line = await Line.open("127.0.0.1", port, client_id="b", timeout_s=60, security=security)
+        security = ConnectionSecurity(None, SaslLogin("PLAIN", "b", "bs"))
+        line = await InterBrokerConnection.open(
+            "127.0.0.1", port, client_id="b", timeout_s=60, security=security
+        )
         rig.clock.advance(1_500)  # the broker's: it refuses a second time within a second
         while not rig.count("successful_reauthentication"):
             answers = [line.send(MetadataRequest(topics=[]), ApiKey.METADATA) for _ in range(10)]
@@ -382,9 +386,11 @@ def test_our_own_lines_authenticate_and_do_so_again_in_time(tmp_path: Path) -> N
             await asyncio.sleep(0.01)
         assert not line.closed.is_set()
         line.close()
-        stranger = LineSecurity(None, SaslLogin("PLAIN", "b", "wrong"))
+        stranger = ConnectionSecurity(None, SaslLogin("PLAIN", "b", "wrong"))
         with pytest.raises(KafkaError) as caught:
-            await Line.open("127.0.0.1", port, client_id="b", timeout_s=60, security=stranger)
+            await InterBrokerConnection.open(
+                "127.0.0.1", port, client_id="b", timeout_s=60, security=stranger
+            )
         assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
     run(tmp_path, test, connections_max_reauth_ms="2000")

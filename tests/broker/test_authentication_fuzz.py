@@ -1,4 +1,4 @@
-"""Strangers that send anything: nobody passes, and nothing but a closed connection comes of it."""
+"""Unauthenticated clients that send anything: none passes; at worst their connection closes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.auth.jwt_validator import JwtRules, SignedTokens, UnsecuredTokens, VerificationKey
-from ottla.auth.oauthbearer import OAuthBearerMechanism
+from ottla.auth.bearer_token import OAuthBearerMechanism
+from ottla.auth.jwt_validator import (
+    JwtRules,
+    SignedJwtValidator,
+    UnsecuredJwtValidator,
+    VerificationKey,
+)
 from ottla.auth.plain import PlainMechanism
 from ottla.auth.sasl import SaslOutcome, SaslServer
-from ottla.auth.sasl_client import CLIENT_MECHANISMS, BearerToken, SaslLogin
+from ottla.auth.sasl_client import SASL_CLIENT_MECHANISMS, BearerToken, SaslLogin
 from ottla.auth.scram_server import ScramMechanism
-from ottla.broker.authentication import SaslGate
+from ottla.broker.authentication import SaslAuthentication
 from ottla.broker.authentication_counts import AuthenticationCounts
-from ottla.broker.context import Session
+from ottla.broker.client_session import ClientSession
 from ottla.errors import KafkaError
 from ottla.testing import ManualClock
 from ottla.wire.connection import Connection, ProtocolError
@@ -39,13 +44,13 @@ class NoUsers:
         return ()
 
 
-def new_gate() -> SaslGate:
+def new_gate() -> SaslAuthentication:
     mechanisms: dict[str, Any] = {
         "PLAIN": PlainMechanism({"alice": "a secret that nobody guesses"}),
         "SCRAM-SHA-256": ScramMechanism("SCRAM-SHA-256", NoUsers(), secret=b"s"),
     }
-    return SaslGate(
-        Session(listener="SASL", client_host="h", client_port=1),
+    return SaslAuthentication(
+        ClientSession(listener="SASL", client_host="h", client_port=1),
         SaslServer(mechanisms),
         frame_bytes_max=FRAME_BYTES_MAX,
         delay_ms=0,
@@ -84,8 +89,8 @@ STEPS = st.one_of(
 )
 
 
-def play(wire: Connection, gate: SaslGate, data: bytes) -> None:
-    """As a connection does it, until the gate closes."""
+def play(wire: Connection, gate: SaslAuthentication, data: bytes) -> None:
+    """Feeds bytes as a connection does, until the gate closes."""
     room = wire.get_buffer(len(data))
     room[: len(data)] = data
     wire.received(len(data))
@@ -100,7 +105,7 @@ def play(wire: Connection, gate: SaslGate, data: bytes) -> None:
 
 
 @given(st.lists(STEPS, max_size=8))
-def test_nobody_passes_without_the_password(steps: list[bytes]) -> None:
+def test_no_client_authenticates_without_the_password(steps: list[bytes]) -> None:
     gate = new_gate()
     wire = Connection(gate.served, frame_bytes_max=FRAME_BYTES_MAX)
     try:
@@ -166,7 +171,7 @@ FIRST = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def signed_tokens() -> tuple[SignedTokens, str]:
+def signed_tokens() -> tuple[SignedJwtValidator, str]:
     """A validator, and one token that it accepts."""
     jwt = pytest.importorskip("jwt", reason="needs PyJWT and cryptography (make setup)")
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -178,7 +183,7 @@ def signed_tokens() -> tuple[SignedTokens, str]:
             return VerificationKey("EC", None, key.public_key())
 
     token = jwt.encode(GOOD, key, algorithm="ES256", headers={"kid": "k"})
-    return SignedTokens(OneKey(), RULES), str(token)
+    return SignedJwtValidator(OneKey(), RULES), str(token)
 
 
 def bear(validator: Any, first: bytes) -> SaslOutcome:
@@ -192,28 +197,28 @@ def bear(validator: Any, first: bytes) -> SaslOutcome:
     return outcome
 
 
-def test_the_tokens_that_are_played_with_are_accepted_as_they_are(
-    signed_tokens: tuple[SignedTokens, str],
+def test_the_unmodified_tokens_are_accepted(
+    signed_tokens: tuple[SignedJwtValidator, str],
 ) -> None:
     validator, token = signed_tokens
     assert bear(validator, f"n,,\x01auth=Bearer {token}\x01\x01".encode()).done
     unsigned = f"{part({'alg': 'none'})}.{part(GOOD)}."
     first = f"n,,\x01auth=Bearer {unsigned}\x01\x01".encode()
-    assert bear(UnsecuredTokens(RULES), first).done
+    assert bear(UnsecuredJwtValidator(RULES), first).done
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(first=FIRST)
-def test_no_token_of_a_stranger_is_accepted(
-    signed_tokens: tuple[SignedTokens, str], first: bytes
+def test_a_token_of_an_unknown_issuer_is_refused(
+    signed_tokens: tuple[SignedJwtValidator, str], first: bytes
 ) -> None:
     assert bear(signed_tokens[0], first).error
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
-def test_a_signed_token_that_was_changed_is_not_accepted(
-    signed_tokens: tuple[SignedTokens, str], data: st.DataObject
+def test_a_modified_signed_token_is_refused(
+    signed_tokens: tuple[SignedJwtValidator, str], data: st.DataObject
 ) -> None:
     validator, token = signed_tokens
     head, body, signature = token.split(".")
@@ -237,9 +242,9 @@ def test_a_signed_token_that_was_changed_is_not_accepted(
 def test_an_unsecured_token_has_a_name_or_is_refused(
     header: dict[str, Any], claims: dict[str, Any]
 ) -> None:
-    """Any claims at all: a verdict, and never an exception of ours."""
+    """Any claims are accepted or refused, and never raise an exception."""
     first = f"n,,\x01auth=Bearer {part(header)}.{part(claims)}.\x01\x01".encode()
-    outcome = bear(UnsecuredTokens(RULES), first)
+    outcome = bear(UnsecuredJwtValidator(RULES), first)
     if outcome.done:
         assert outcome.principal is not None
         assert outcome.principal.name == claims["sub"].strip()
@@ -256,12 +261,12 @@ ANSWERS = st.binary(max_size=60) | st.builds(
 
 
 # tests/compat/test_kerberos_tokens.py has GSSAPI, which needs a KDC.
-WITHOUT_TICKETS = [name for name in CLIENT_MECHANISMS if name != "GSSAPI"]
+WITHOUT_TICKETS = [name for name in SASL_CLIENT_MECHANISMS if name != "GSSAPI"]
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(mechanism=st.sampled_from(WITHOUT_TICKETS), answers=st.lists(ANSWERS, max_size=4))
-def test_a_client_refuses_a_broker_that_makes_no_sense(
+def test_a_client_refuses_a_broker_with_malformed_answers(
     mechanism: str, answers: list[bytes]
 ) -> None:
     login = SaslLogin(mechanism, "alice", "secret")

@@ -28,7 +28,7 @@ WAITED = ErrorCode.CONCURRENT_TRANSACTIONS
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Leaders do not ask again: writes that came before the markers are seen by the client."""
+    """Leaders do not retry: the client sees the errors of writes that precede the markers."""
     config = {"add.partitions.to.txn.retry.backoff.max.ms": "0"}
     with LocalCluster(brokers=3, process=True, config=config) as cluster:
         yield cluster
@@ -41,7 +41,7 @@ def read_committed(cluster: LocalCluster, topic: str, count: int) -> list[str]:
 
 
 def test_abort_after_commit_waits_for_the_markers(cluster: LocalCluster) -> None:
-    """EndTxn v5 with the epoch that the EndTxn v5 before has brought, and nothing in between."""
+    """EndTxn v5 with the epoch of the previous EndTxn v5, and nothing in between."""
     cluster.create_topic("ends", PARTITIONS)
     producer = BackToBack(cluster.port, "ends", "x")
     assert set(producer.leaders.values()) == {0, 1, 2}
@@ -52,7 +52,7 @@ def test_abort_after_commit_waits_for_the_markers(cluster: LocalCluster) -> None
         assert producer.end(commit=True) == [ErrorCode.NONE]
         waited += WAITED in producer.end(commit=False)
     producer.close()
-    assert waited  # else this has tested nothing
+    assert waited  # otherwise the test proves nothing
     assert set(producer.codes["EndTxn"]) == {ErrorCode.NONE, WAITED}
     assert read_committed(cluster, "ends", len(kept)) == sorted(kept)
 
@@ -60,9 +60,9 @@ def test_abort_after_commit_waits_for_the_markers(cluster: LocalCluster) -> None
 def one_after_the_other(port: int, number: int) -> tuple[Counter[ErrorCode], list[str]]:
     producer = BackToBack(port, "writes", f"x-{number}")
     kept: list[str] = []
-    for each in range(ROUNDS):
+    for turn in range(ROUNDS):
         values = producer.produce()
-        commit = each % 3 != 2
+        commit = turn % 3 != 2
         producer.end(commit=commit)
         kept += values if commit else []
     producer.close()
@@ -72,15 +72,15 @@ def one_after_the_other(port: int, number: int) -> tuple[Counter[ErrorCode], lis
 def test_the_next_transaction_writes_while_the_markers_of_the_last_one_travel(
     cluster: LocalCluster,
 ) -> None:
-    """With several producers leaders have to wait for coordinators: markers overtake answers."""
+    """With several producers leaders wait for coordinators: markers overtake responses."""
     cluster.create_topic("writes", PARTITIONS)
     with ThreadPoolExecutor(PRODUCERS) as pool:
         runs = pool.map(partial(one_after_the_other, cluster.port), range(PRODUCERS))
         codes: Counter[ErrorCode] = Counter()
         kept: list[str] = []
-        for told, values in runs:
-            codes += told
+        for result, values in runs:
+            codes += result
             kept += values
-    assert codes[WAITED]  # else no write has come before the markers
+    assert codes[WAITED]  # otherwise no write preceded the markers
     assert set(codes) == {ErrorCode.NONE, WAITED}
     assert read_committed(cluster, "writes", len(kept)) == sorted(kept)

@@ -1,4 +1,4 @@
-"""Somebody sets the machine's clock: sessions and locks last neither longer nor shorter."""
+"""Setting the machine's clock changes the length of no session and no lock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NONE = ErrorCode.NONE
 both_ways = pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
 
 
-def test_a_clock_that_is_set_is_noticed_by_whoever_reads_it() -> None:
+def test_every_reader_notices_that_the_clock_was_set() -> None:
     clock = ManualClock()
     watched = WatchedClock(clock)
     steps: list[int] = []
@@ -41,7 +41,9 @@ def test_a_clock_that_is_set_is_noticed_by_whoever_reads_it() -> None:
 
 
 @both_ways
-def test_a_member_s_session_lasts_as_long_as_it_should(tmp_path: Path, step_ms: int) -> None:
+def test_a_members_session_keeps_its_timeout_when_the_clock_is_set(
+    tmp_path: Path, step_ms: int
+) -> None:
     clock = ManualClock()
 
     async def act(client: Client) -> None:
@@ -70,7 +72,9 @@ def test_a_member_s_session_lasts_as_long_as_it_should(tmp_path: Path, step_ms: 
 
 
 @both_ways
-def test_an_open_transaction_has_the_time_that_it_was_given(tmp_path: Path, step_ms: int) -> None:
+def test_an_open_transaction_keeps_its_timeout_when_the_clock_is_set(
+    tmp_path: Path, step_ms: int
+) -> None:
     clock = ManualClock()
     look_ms = 10
 
@@ -94,7 +98,9 @@ def test_an_open_transaction_has_the_time_that_it_was_given(tmp_path: Path, step
 
 
 @both_ways
-def test_a_lock_of_a_share_group_ends_in_its_time(tmp_path: Path, step_ms: int) -> None:
+def test_a_share_group_lock_keeps_its_duration_when_the_clock_is_set(
+    tmp_path: Path, step_ms: int
+) -> None:
     clock = ManualClock()
 
     async def act(client: Client) -> None:

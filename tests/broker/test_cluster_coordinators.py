@@ -1,4 +1,4 @@
-"""Coordinators and the partitions they care for, spread over three brokers: they ask each other."""
+"""Coordinators on three brokers, which send requests to each other."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from ottla.client import Producer, TopicPartition
 from ottla.client.protocol.connection import BrokerConnection
-from ottla.client.shares import ShareOffset, Shares
-from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
-from ottla.coordinator.share.records import STATE_TOPIC, StateKey
-from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.client.share_groups import ShareGroupAdmin, ShareOffset
+from ottla.coordinator.records import OFFSETS_TOPIC, partition_for
+from ottla.coordinator.share.state_records import STATE_TOPIC, SharePartitionKey
+from ottla.coordinator.transactions.records import TRANSACTIONS_TOPIC
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -53,16 +53,16 @@ def leader_of(cluster: LocalCluster, topic: str, index: int) -> int:
 
 
 def name_led_by(cluster: LocalCluster, topic: str, broker_id: int) -> str:
-    """A name (of a group, of a transactional id) whose coordinator is this broker."""
+    """A group id or transactional id whose coordinator is this broker."""
     names = (f"name-{number}" for number in range(1000))
     return next(
-        each for each in names if leader_of(cluster, topic, partition_for(each, COUNT)) == broker_id
+        name for name in names if leader_of(cluster, topic, partition_for(name, COUNT)) == broker_id
     )
 
 
 def read_committed(cluster: LocalCluster, count: int) -> list[str]:
     consumer = cluster.consumer(value=str, settings={"isolation.level": "read_committed"})
-    consumer.assign({TopicPartition("t", each): 0 for each in range(COUNT)})
+    consumer.assign({TopicPartition("t", partition): 0 for partition in range(COUNT)})
     return sorted(record.value for record in consumer.take(count, PATIENCE_S))
 
 
@@ -81,11 +81,11 @@ def test_a_transaction_ends_in_partitions_of_every_broker(cluster: LocalCluster)
                 producer.send("t", f"kept {coordinator} {index}", partition=index)
         with pytest.raises(ZeroDivisionError), producer.transaction():
             give_up_after(producer)
-    expected = [f"kept {each} {index}" for each in BROKERS for index in range(COUNT)]
+    expected = [f"kept {broker_id} {index}" for broker_id in BROKERS for index in range(COUNT)]
     assert read_committed(cluster, len(expected)) == sorted(expected)
 
 
-def test_a_transaction_takes_the_offsets_of_any_group_along(cluster: LocalCluster) -> None:
+def test_a_transaction_commits_the_offsets_of_any_group(cluster: LocalCluster) -> None:
     with cluster.producer(value=str) as source:
         cluster.create_topic("source", partitions=COUNT)
         for index in range(COUNT):
@@ -100,7 +100,7 @@ def test_a_transaction_takes_the_offsets_of_any_group_along(cluster: LocalCluste
                 producer.send("t", f"{coordinator} {record.value}", partition=0)
         places = [TopicPartition("source", index) for index in range(COUNT)]
         assert consumer.committed(places) == dict.fromkeys(places, 1)
-    expected = sorted(f"{each} {index}" for each in BROKERS for index in range(COUNT))
+    expected = sorted(f"{broker_id} {index}" for broker_id in BROKERS for index in range(COUNT))
     assert read_committed(cluster, len(expected)) == expected
 
 
@@ -145,12 +145,12 @@ def transactional_batch(producer_id: int, epoch: int, sequence: int) -> bytes:
     )
 
 
-def test_a_first_write_is_added_by_the_coordinator_of_another_broker(
+def test_a_remote_coordinator_adds_the_first_write(
     cluster: LocalCluster,
 ) -> None:
     topic_id = cluster.call(lambda: cluster.broker(0).image.topics["t"].id)
     name = name_led_by(cluster, TRANSACTIONS_TOPIC, 0)
-    index = next(each for each in range(COUNT) if leader_of(cluster, "t", each) == 2)
+    index = next(partition for partition in range(COUNT) if leader_of(cluster, "t", partition) == 2)
     coordinator, leader = Connection(cluster, 0), Connection(cluster, 2)
     try:
         producer = coordinator.init(name)
@@ -173,13 +173,13 @@ def test_a_first_write_is_added_by_the_coordinator_of_another_broker(
         leader.close()
 
 
-def test_what_is_sent_while_the_coordinator_is_asked_keeps_its_order(
+def test_batches_sent_during_verification_keep_their_order(
     cluster: LocalCluster,
 ) -> None:
-    """Five batches at once; the first one asks, and the others must not come before it."""
+    """Five batches at once: the first asks the coordinator, and the others must not overtake it."""
     topic_id = cluster.call(lambda: cluster.broker(0).image.topics["t"].id)
     name = name_led_by(cluster, TRANSACTIONS_TOPIC, 0)
-    index = next(each for each in range(COUNT) if leader_of(cluster, "t", each) == 1)
+    index = next(partition for partition in range(COUNT) if leader_of(cluster, "t", partition) == 1)
     coordinator = Connection(cluster, 0)
     producer = coordinator.init(name)
     who = (producer.producer_id, producer.producer_epoch)
@@ -209,18 +209,18 @@ def test_what_is_sent_while_the_coordinator_is_asked_keeps_its_order(
 
 
 def group_kept_elsewhere(cluster: LocalCluster) -> str:
-    """A share group whose states are not kept by the leaders of the partitions of t."""
+    """A share group whose state is kept by other brokers than the leaders of topic t."""
     topic_id = cluster.call(lambda: cluster.broker(0).image.topics["t"].id)
     leaders = [leader_of(cluster, "t", index) for index in range(COUNT)]
     for group in (f"workers-{number}" for number in range(100)):
-        keys = [str(StateKey(group, topic_id, index)) for index in range(COUNT)]
+        keys = [str(SharePartitionKey(group, topic_id, index)) for index in range(COUNT)]
         keepers = [leader_of(cluster, STATE_TOPIC, partition_for(key, COUNT)) for key in keys]
         if all(keeper != leader for keeper, leader in zip(keepers, leaders, strict=True)):
             return group
     raise AssertionError("there is no such group")
 
 
-def test_a_share_group_s_states_are_kept_by_any_broker(cluster: LocalCluster) -> None:
+def test_any_broker_can_hold_the_state_of_a_share_group(cluster: LocalCluster) -> None:
     group = group_kept_elsewhere(cluster)
     with cluster.producer(value=str) as producer:
         for index in range(COUNT):
@@ -248,9 +248,9 @@ def test_a_share_group_s_states_are_kept_by_any_broker(cluster: LocalCluster) ->
         assert shares.delete(group) == {group: None}
 
 
-def starts(shares: Shares, group: str) -> list[tuple[int | None, int | None]]:
+def starts(shares: ShareGroupAdmin, group: str) -> list[tuple[int | None, int | None]]:
     found = []
-    for each in shares.offsets(group).values():
-        assert isinstance(each, ShareOffset)
-        found.append((each.start_offset, each.lag))
+    for offset in shares.offsets(group).values():
+        assert isinstance(offset, ShareOffset)
+        found.append((offset.start_offset, offset.lag))
     return found

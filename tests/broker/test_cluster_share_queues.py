@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,15 +13,16 @@ import pytest
 
 from ottla.client import Admin, KafkaError, TopicPartition
 from ottla.client.configs import ResourceType
-from ottla.client.shares import ShareOffset
-from ottla.coordinator.keys import OFFSETS_TOPIC
-from ottla.coordinator.share.records import STATE_TOPIC
-from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.client.share_groups import ShareOffset
+from ottla.coordinator.records import OFFSETS_TOPIC
+from ottla.coordinator.share.state_records import STATE_TOPIC
+from ottla.coordinator.transactions.records import TRANSACTIONS_TOPIC
 from ottla.testing import LocalCluster
 
 PATIENCE_S = 60.0
 # A lock lasts 30 s, and a letter may be sent to a broker that is gone and be answered after 35 s.
 LOCKS_AND_LETTERS_S = 150.0
+CONSUMER_S_MAX = 30.0
 COUNT = 6  # partitions of t: two for each broker
 LETTERS = "dlq.t"  # one partition: most letters go to another broker
 SETTINGS = {
@@ -29,7 +31,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "3",
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
-    "group.share.min.session.timeout.ms": "3000",  # of members that could not say goodbye
+    "group.share.min.session.timeout.ms": "3000",  # of members that did not leave the group
     "group.share.session.timeout.ms": "3000",
 }
 
@@ -61,7 +63,7 @@ def send(cluster: LocalCluster, *, prefix: str = "") -> None:
 
 
 def take(cluster: LocalCluster, count: int, settle: Callable[[Any], None]) -> list[Any]:
-    """So many different records: one may come again where a broker died with its lock."""
+    """This many different records; a record may be redelivered if its broker died."""
     consumer = cluster.share_consumer("t", group="workers", value=str)
     found: dict[str, Any] = {}
     deadline = time.monotonic() + PATIENCE_S
@@ -84,27 +86,40 @@ def until_done(admin: Admin) -> None:
 
 
 def reject_until_done(cluster: LocalCluster, admin: Admin) -> None:
-    """A leader that died took acknowledgements along: those records are delivered again."""
-    consumer = cluster.share_consumer("t", group="workers", value=str)
+    """A dead leader loses acknowledgements: those records are delivered again.
+
+    After a broker has died, a share consumer of librdkafka was seen that got no more records, and
+    two that never returned from close. Whether the client or the broker is to blame is not known.
+    This test is about dead letters: a stuck consumer gets a successor, and the output says so.
+    """
     deadline = time.monotonic() + LOCKS_AND_LETTERS_S
     while not is_done(admin):
-        assert time.monotonic() < deadline, "\n".join(unfinished(cluster))
-        if consumer.poll(0.2) is not None:
-            consumer.reject()
-            consumer.commit()
-    consumer.close()
+        assert time.monotonic() < deadline, "\n".join(
+            [str(admin.shares.offsets("workers")), *unfinished(cluster)]
+        )
+        consumer = cluster.share_consumer("t", group="workers", value=str)
+        successor_at = time.monotonic() + CONSUMER_S_MAX
+        while time.monotonic() < successor_at and not is_done(admin):
+            if consumer.poll(0.2) is not None:
+                consumer.reject()
+                consumer.commit()
+        closing = threading.Thread(target=consumer.close, daemon=True)
+        closing.start()
+        closing.join(CONSUMER_S_MAX)
+        if closing.is_alive() or not is_done(admin):
+            print(f"stuck share consumer, in close: {closing.is_alive()}", *unfinished(cluster))
 
 
 def unfinished(cluster: LocalCluster) -> list[str]:
-    """What each leader has of share partitions that are not done, and of letters under way."""
+    """The unfinished share partitions and dead letters of each leader."""
 
     def look() -> list[str]:
         found = []
         for broker_id in sorted(cluster._running):
             shares = cluster.broker(broker_id).shares
-            found.append(f"broker {broker_id}: letters under way {shares._under_way}")
+            found.append(f"broker {broker_id}: letters under way {shares._dead_letter_offsets}")
             for key, shared in shares._shared.items():
-                runs = [(run.first, run.last, run.state.name) for run in shared.partition._runs]
+                runs = [(run.first, run.last, run.state.name) for run in shared.partition._batches]
                 found.append(f"  {key}: ready {shared.ready}, error {shared.error}, {runs}")
         return found
 
@@ -113,19 +128,20 @@ def unfinished(cluster: LocalCluster) -> list[str]:
 
 def is_done(admin: Admin) -> bool:
     offsets = admin.shares.offsets("workers").values()
-    return all(isinstance(each, ShareOffset) and each.lag == 0 for each in offsets)
+    return all(isinstance(offset, ShareOffset) and offset.lag == 0 for offset in offsets)
 
 
 def letters(cluster: LocalCluster, count: int) -> Counter[tuple[str, str]]:
-    """How often each record of t is there, by partition and offset."""
+    """The number of dead letters of each record of t, by partition and offset."""
     consumer = cluster.consumer(auto_offset_reset="earliest")
     consumer.assign({TopicPartition(LETTERS, 0): 0})
     found = consumer.take(count, PATIENCE_S)
     found += consumer.take(100, 1.0)
-    headers = [dict(each.headers) for each in found]
-    assert {each["__dlq.errors.group"] for each in headers} == {b"workers"}
+    headers = [dict(record.headers) for record in found]
+    assert {header["__dlq.errors.group"] for header in headers} == {b"workers"}
     return Counter(
-        (str(each["__dlq.errors.partition"]), str(each["__dlq.errors.offset"])) for each in headers
+        (str(header["__dlq.errors.partition"]), str(header["__dlq.errors.offset"]))
+        for header in headers
     )
 
 
@@ -138,13 +154,13 @@ def test_dead_letters_go_to_the_leader_of_their_partition_and_back(cluster: Loca
         assert set(letters(cluster, 5 * COUNT).values()) == {1}
         assert admin.shares.redrive("workers").count == 5 * COUNT
         again = take(cluster, 5 * COUNT, lambda consumer: consumer.accept())
-        assert sorted(each.value for each in again) == sorted(map(str, range(5 * COUNT)))
+        assert sorted(record.value for record in again) == sorted(map(str, range(5 * COUNT)))
         until_done(admin)
 
 
 @pytest.mark.timeout(300)
 def test_no_dead_letter_is_lost_when_brokers_die(cluster: LocalCluster) -> None:
-    """First the one that leads the queue, then one that leads records and may have sent letters."""
+    """Kills the leader of the queue, then a leader of records that may have sent letters."""
     with cluster.admin() as admin:
         configure(admin, errors_deadletterqueue_topic_name=LETTERS)
         send(cluster)
@@ -183,7 +199,7 @@ def test_a_delayed_record_waits_for_its_time_under_the_next_leader(cluster: Loca
 
 @pytest.mark.timeout(300)
 def test_no_dead_letter_is_lost_by_kill_9() -> None:
-    """A process that is killed while letters are under way, again and again."""
+    """A process that is killed repeatedly while dead letters are being written."""
     with LocalCluster(process=True, config=SETTINGS) as cluster:
         cluster.create_topic("t", COUNT)
         enabled = {"errors.deadletterqueue.group.enable": "true"}
@@ -197,7 +213,7 @@ def test_no_dead_letter_is_lost_by_kill_9() -> None:
             for _ in range(10):
                 next(iter(consumer))
                 consumer.reject()
-            consumer.commit()  # answered: these ten are as good as in the queue
+            consumer.commit()  # after the answer these ten are certain to reach the queue
             cluster.kill()
             cluster.restart()
             with suppress(KafkaError):  # its session has died with the broker

@@ -1,11 +1,11 @@
-"""New connections: so many a second from one address (KIP-612), and altogether."""
+"""The rate of new connections: by address (KIP-612) and in total."""
 
 from __future__ import annotations
 
 import asyncio
 
 from ottla.broker.connection_rates import ConnectionRates
-from ottla.cluster.image import Config, Image
+from ottla.cluster.image import MetadataImage, StoredConfig
 from ottla.config import ServerConfig
 from ottla.testing.manual_clock import START_MS
 
@@ -17,22 +17,22 @@ def rates(properties: dict[str, str] | None = None, **limits: float) -> Connecti
     return found
 
 
-def image(**limits: float) -> Image:
+def image(**limits: float) -> MetadataImage:
     quotas = {
         (
             ("ip", None if name == "default" else name.replace("_", ".").removeprefix("ip.")),
-        ): Config({"connection_creation_rate": repr(float(limit))}, 0)
+        ): StoredConfig({"connection_creation_rate": repr(float(limit))}, 0)
         for name, limit in limits.items()
     }
-    return Image(quotas=quotas)
+    return MetadataImage(quotas=quotas)
 
 
 def knock(found: ConnectionRates, host: str, count: int, now_ms: int = START_MS) -> int:
-    """How many of so many connections were let in."""
+    """The number of accepted connections, out of `count`."""
     return sum(found.admit(host, now_ms) == (0, 0) for _ in range(count))
 
 
-def test_everybody_may_come() -> None:
+def test_without_a_limit_every_connection_is_accepted() -> None:
     assert knock(rates(), "10.0.0.1", 1000) == 1000
 
 
@@ -45,13 +45,13 @@ def test_an_address_has_its_own_limit_or_the_default() -> None:
     assert knock(found, "10.0.0.1", 1, START_MS + 11_000) == 1
 
 
-def test_nobody_is_kept_waiting_longer_than_a_window() -> None:
+def test_no_connection_waits_longer_than_a_window() -> None:
     found = rates({"quota.window.num": "2"}, default=0.001)
     waits = [found.admit("10.0.0.1", START_MS)[0] for _ in range(3)]
     assert waits == [1000, 1000, 1000]
 
 
-def test_a_limit_that_is_taken_away_holds_no_more() -> None:
+def test_a_removed_limit_no_longer_applies() -> None:
     config = ServerConfig({})
     found = rates(default=1)
     assert knock(found, "10.0.0.1", 100) == 10
@@ -59,7 +59,7 @@ def test_a_limit_that_is_taken_away_holds_no_more() -> None:
     assert knock(found, "10.0.0.1", 100) == 100
 
 
-def test_the_brokers_own_rate_pauses_everybody() -> None:
+def test_the_brokers_own_rate_delays_every_connection() -> None:
     found = rates({"max.connection.creation.rate": "5"})
     pauses = [found.admit(f"10.0.0.{number}", START_MS)[1] for number in range(52)]
     assert pauses[:50] == [0] * 50
@@ -67,7 +67,7 @@ def test_the_brokers_own_rate_pauses_everybody() -> None:
     assert found.admit("10.0.0.1", START_MS + 11_000) == (0, 0)
 
 
-def test_a_hosts_name_is_looked_up() -> None:
+def test_a_host_name_is_resolved() -> None:
     async def main() -> None:
         config = ServerConfig({})
         found = ConnectionRates(config)
@@ -84,7 +84,7 @@ def test_a_hosts_name_is_looked_up() -> None:
     asyncio.run(main())
 
 
-def test_only_so_many_addresses_are_remembered() -> None:
+def test_the_number_of_remembered_addresses_is_limited() -> None:
     config = ServerConfig({})
     found = ConnectionRates(config, addresses_max=5)
     found.apply(image(default=100), config)

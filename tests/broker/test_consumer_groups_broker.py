@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_group_driver import Client, run
+from test_group_coordinator_service import Client, run
 
 from ottla.coordinator.consumer.subscription import ASSIGNED_AT_ONCE_MAX
 from ottla.errors import ErrorCode
@@ -72,7 +72,7 @@ def test_a_group_outlives_its_broker(tmp_path: Path) -> None:
     run(tmp_path, first, second)
 
 
-def test_a_topic_that_grows_is_assigned_anew(tmp_path: Path) -> None:
+def test_a_topic_that_grows_is_assigned_again(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await beat(client, "m", 0)
         results = await client.broker.controller.create_partitions({"t": (5, None)})
@@ -85,8 +85,8 @@ def test_a_topic_that_grows_is_assigned_anew(tmp_path: Path) -> None:
     run(tmp_path, act, group_consumer_assignment_interval_ms="0")
 
 
-def test_a_large_subscription_is_assigned_elsewhere(tmp_path: Path) -> None:
-    """Meanwhile the target of before holds, and everybody is served."""
+def test_a_large_subscription_is_assigned_off_the_loop(tmp_path: Path) -> None:
+    """Meanwhile the previous target applies, and every member is served."""
 
     async def act(client: Client) -> None:
         names = [f"no-such-topic-{number}" for number in range(ASSIGNED_AT_ONCE_MAX)]
@@ -125,7 +125,7 @@ def test_a_member_may_fetch_only_with_its_epoch(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_groups_are_told_apart(tmp_path: Path) -> None:
+def test_groups_are_described_by_their_type(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await beat(client, "m", 0)
         member_id, generation = await client.join("h")
@@ -147,7 +147,7 @@ def test_groups_are_told_apart(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_group_has_configs_of_its_own(tmp_path: Path) -> None:
+def test_a_group_can_override_the_brokers_configs(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.broker.settings.alter_group_config(
             "g", lambda before: {**before, "consumer.heartbeat.interval.ms": "7000"}
@@ -165,11 +165,11 @@ def test_a_broker_may_serve_classic_groups_only(tmp_path: Path) -> None:
     run(tmp_path, act, group_coordinator_rebalance_protocols="classic")
 
 
-def test_the_feature_is_told(tmp_path: Path) -> None:
+def test_the_feature_is_advertised(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         request = ApiVersionsRequest("test", "1")
         answer = await client.ask(ApiKey.API_VERSIONS, request)
-        found = {each.name: each.max_version_level for each in answer.finalized_features}
+        found = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         assert found["group.version"] == 1
 
     run(tmp_path, act)
@@ -189,7 +189,9 @@ def test_the_feature_is_told(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_join_says_what_it_has_to(tmp_path: Path, fields: dict[str, Any], why: str) -> None:
+def test_a_join_must_name_its_required_fields(
+    tmp_path: Path, fields: dict[str, Any], why: str
+) -> None:
     async def act(client: Client) -> None:
         answer = await beat(client, "m", 0, **fields)
         assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, why)
@@ -197,7 +199,7 @@ def test_a_join_says_what_it_has_to(tmp_path: Path, fields: dict[str, Any], why:
     run(tmp_path, act)
 
 
-def test_an_expression_that_is_none_is_refused_and_leaves_no_group(tmp_path: Path) -> None:
+def test_an_invalid_expression_is_refused_and_leaves_no_group(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         answer = await beat(client, "m", 0, subscribed_topic_names=None, subscribed_topic_regex="(")
         assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -1,4 +1,4 @@
-"""A broker that stops leaves the in-sync sets for good, whatever holds the metadata (KIP-841)."""
+"""A stopping broker leaves the ISRs until it restarts, with either metadata store (KIP-841)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from replicating_brokers import PATIENCE_S, Brokers, play
 
 from ottla.broker.broker import Broker
-from ottla.cluster.decisions import NewTopic
-from ottla.cluster.image import Image
+from ottla.cluster.image import MetadataImage
+from ottla.cluster.topics import TopicSpec
 from ottla.config import ServerConfig
 from ottla.testing.zookeeper import ZooKeeperServer
 
@@ -22,7 +22,7 @@ TRIES = 3  # the best counts
 
 
 class IsrHistory:
-    """The in-sync sets that a broker sees, one image after the other."""
+    """The ISRs in the images of a broker, in order."""
 
     def __init__(self, broker: Broker, watched: int) -> None:
         self._watched = watched
@@ -30,25 +30,29 @@ class IsrHistory:
         self.gained: list[int] = []
         self.note(broker.image)
         self.gained.clear()
-        broker.metadata.on_image(self.note)
+        broker.metadata.add_listener(self.note)
 
-    def note(self, image: Image) -> None:
-        inside = {each.index for each in image.topics["t"].partitions if self._watched in each.isr}
+    def note(self, image: MetadataImage) -> None:
+        inside = {
+            partition.index
+            for partition in image.topics["t"].partitions
+            if self._watched in partition.isr
+        }
         self.gained += sorted(inside - self._in)
         self._in = inside
 
 
-def test_a_broker_in_controlled_shutdown_is_in_no_set_until_it_comes_back(tmp_path: Path) -> None:
+def test_a_broker_in_controlled_shutdown_is_in_no_isr_until_it_restarts(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         replicas = [(0, 1, 2), (1, 2, 0), (2, 0, 1)] * (PARTITIONS // 3)
         await cluster.create("t", *replicas)
         history = IsrHistory(cluster[1], watched=0)
         leaving = cluster[0]
         await leaving._registration.controlled_shutdown()
-        assert not any(0 in each.isr for each in leaving.image.topics["t"].partitions)
+        assert not any(0 in partition.isr for partition in leaving.image.topics["t"].partitions)
         await cluster.until(lambda: cluster.held(1).leads)
         end = cluster.end(1)
-        for _ in range(20):  # it runs and follows on, as it does until its last answer is sent
+        for _ in range(20):  # it runs and keeps following until its last response is sent
             assert await cluster.produce(1, b"x") == 0
         await cluster.until(lambda: leaving.partitions.find("t", 0).log.end_offset == end + 20)
         assert history.gained == []
@@ -72,7 +76,7 @@ def test_the_log_names_the_isr_before_and_after(
         await cluster.until(lambda: 0 in cluster.state(1).isr)
 
     play(tmp_path, act)
-    assert "ISR of t-0 changed from 1,2 to 1,2,0" in caplog.messages
+    assert "Expanding ISR for partition t-0 from 1,2 to 1,2,0" in caplog.messages
 
 
 @pytest.fixture
@@ -99,22 +103,22 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.zookeeper
-def test_on_zookeeper_a_stopping_broker_is_not_taken_back(
+def test_on_zookeeper_a_stopping_broker_does_not_rejoin_the_isr(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     async def main(connect: str) -> None:
         one = await started(tmp_path, connect, 1)
         two = await started(tmp_path, connect, 2)
         await until(lambda: len(one.image.brokers) == len(two.image.brokers) == 2)
-        controller = next(each.controller for each in (one, two) if each.controller.active)
-        wish = NewTopic("t", assignment={0: (1, 2), 1: (2, 1)})
-        await controller.create_topics([wish])
-        await until(lambda: all("t" in each.image.topics for each in (one, two)))
+        controller = next(broker.controller for broker in (one, two) if broker.controller.active)
+        spec = TopicSpec("t", assignment={0: (1, 2), 1: (2, 1)})
+        await controller.create_topics([spec])
+        await until(lambda: all("t" in broker.image.topics for broker in (one, two)))
         history = IsrHistory(one, watched=2)
         await two._registration.controlled_shutdown()
         await until(lambda: one.image.brokers[2].shutting_down)
         await asyncio.sleep(0.7)  # longer than a follower's Fetch waits: it has asked again
-        assert [each.isr for each in one.image.topics["t"].partitions] == [(1,), (1,)]
+        assert [partition.isr for partition in one.image.topics["t"].partitions] == [(1,), (1,)]
         await two.stop()
         assert history.gained == []
         two = await started(tmp_path, connect, 2)
@@ -127,7 +131,7 @@ def test_on_zookeeper_a_stopping_broker_is_not_taken_back(
 
 
 @pytest.mark.zookeeper
-def test_a_broker_stops_soon_when_zookeeper_is_gone(
+def test_a_broker_stops_soon_when_zookeeper_is_down(
     tmp_path: Path, zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> float:

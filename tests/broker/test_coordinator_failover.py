@@ -1,4 +1,4 @@
-"""A coordinator's broker dies: another one goes on with what was committed, and only that."""
+"""When a coordinator's broker dies, another one continues with what was committed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.client import Producer, TopicPartition
-from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
-from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.coordinator.records import OFFSETS_TOPIC, partition_for
+from ottla.coordinator.transactions.records import TRANSACTIONS_TOPIC
 from ottla.errors import KafkaError
 from ottla.testing import LocalCluster
 
@@ -32,7 +32,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def leader_of(cluster: LocalCluster, topic: str, index: int) -> int:
-    """As some broker that is alive knows it."""
+    """The leader, according to any live broker."""
     alive = min(cluster._running)
     return cluster.call(lambda: cluster.broker(alive).image.topics[topic].partitions[index].leader)
 
@@ -44,7 +44,7 @@ def coordinator_of(cluster: LocalCluster, topic: str, name: str) -> int:
 def until(done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not done():
-        assert time.monotonic() < deadline, "it does not come true"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.05)
 
 
@@ -56,7 +56,7 @@ def transactional(cluster: LocalCluster, name: str, **settings: Any) -> Producer
 
 def read_committed(cluster: LocalCluster, count: int) -> list[str]:
     consumer = cluster.consumer(value=str, settings={"isolation.level": "read_committed"})
-    consumer.assign({TopicPartition("t", each): 0 for each in range(COUNT)})
+    consumer.assign({TopicPartition("t", partition): 0 for partition in range(COUNT)})
     return sorted(record.value for record in consumer.take(count, PATIENCE_S))
 
 
@@ -84,24 +84,24 @@ def test_a_group_keeps_its_offsets_and_its_members(cluster: LocalCluster, protoc
     assert second.committed(places) == dict.fromkeys(places, 20)
 
 
-def test_what_was_decided_is_carried_out_by_the_next_coordinator(
+def test_the_next_coordinator_completes_decided_transactions(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = transactional(cluster, "x")
     died = coordinator_of(cluster, TRANSACTIONS_TOPIC, "x")
-    post = cluster.broker(died).transactions._post
+    post = cluster.broker(died).transactions._channel
     monkeypatch.setattr(post, "send", lambda *_: None)  # it dies before it has written a marker
     with producer.transaction():
         for index in range(COUNT):
             producer.send("t", f"{index}", partition=index)
     cluster.kill(died)
     assert read_committed(cluster, COUNT) == ["0", "1", "2"]
-    with producer.transaction():  # and its producer goes on
+    with producer.transaction():  # and its producer continues
         producer.send("t", "3", partition=0)
     assert read_committed(cluster, COUNT + 1) == ["0", "1", "2", "3"]
 
 
-def test_an_open_transaction_is_aborted_when_its_time_is_over(cluster: LocalCluster) -> None:
+def test_an_open_transaction_is_aborted_after_its_timeout(cluster: LocalCluster) -> None:
     producer = transactional(cluster, "x", **{"transaction.timeout.ms": 3000})
     producer.raw.begin_transaction()
     for index in range(COUNT):
@@ -115,7 +115,7 @@ def test_an_open_transaction_is_aborted_when_its_time_is_over(cluster: LocalClus
         producer._call(producer.raw.commit_transaction, PATIENCE_S)
 
 
-def test_a_producer_from_before_is_fenced_by_who_comes_after(cluster: LocalCluster) -> None:
+def test_a_new_producer_fences_the_previous_one(cluster: LocalCluster) -> None:
     zombie = transactional(cluster, "x")
     zombie.raw.begin_transaction()
     zombie.send("t", "of the zombie", partition=0).result(PATIENCE_S)
@@ -128,7 +128,7 @@ def test_a_producer_from_before_is_fenced_by_who_comes_after(cluster: LocalClust
     assert read_committed(cluster, 1) == ["of the heir"]
 
 
-def test_a_transaction_goes_on_over_the_death_of_its_coordinator(cluster: LocalCluster) -> None:
+def test_a_transaction_survives_the_death_of_its_coordinator(cluster: LocalCluster) -> None:
     producer = transactional(cluster, "x")
     for round_ in range(3):
         with producer.transaction():
@@ -141,7 +141,7 @@ def test_a_transaction_goes_on_over_the_death_of_its_coordinator(cluster: LocalC
     assert read_committed(cluster, len(expected)) == expected
 
 
-def test_a_share_group_goes_on(cluster: LocalCluster) -> None:
+def test_a_share_group_survives_the_death_of_its_coordinator(cluster: LocalCluster) -> None:
     producer = cluster.producer(value=str, settings={"acks": "all"})
     for number in range(30):
         producer.send("t", f"before {number}", partition=number % COUNT).result(PATIENCE_S)

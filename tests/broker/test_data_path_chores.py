@@ -1,4 +1,4 @@
-"""Housekeeping: chores that fail, jobs that take their time, and the end of it all."""
+"""Scheduled tasks: failures, slow background jobs, and the shutdown."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable
 import pytest
 from data_path_broker import until
 
-from ottla.broker.housekeeping import Housekeeping, Job
+from ottla.broker.scheduler import BackgroundJob, Scheduler
 
 
-def keep(test: Callable[[Housekeeping], Awaitable[None]]) -> None:
+def keep(test: Callable[[Scheduler], Awaitable[None]]) -> None:
     async def main() -> None:
-        chores = Housekeeping(lambda: 42)
+        chores = Scheduler(lambda: 42)
         try:
             await test(chores)
         finally:
@@ -24,8 +24,8 @@ def keep(test: Callable[[Housekeeping], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_a_chore_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(chores: Housekeeping) -> None:
+def test_a_failed_task_is_retried(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(chores: Scheduler) -> None:
         calls: list[int] = []
 
         def chore(now_ms: int) -> None:
@@ -38,14 +38,14 @@ def test_a_chore_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> 
         assert calls == [42] * 3
 
     keep(test)
-    assert caplog.text.count("housekeeping: test failed; it will be tried again") == 1
+    assert caplog.text.count("Periodic task test failed; it runs again after its interval") == 1
 
 
-def test_jobs_run_elsewhere_and_are_done_here(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(chores: Housekeeping) -> None:
+def test_jobs_run_off_the_loop_and_complete_on_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(chores: Scheduler) -> None:
         here = threading.get_ident()
         ran: list[int] = []
-        told: list[OSError | None] = []
+        answer: list[OSError | None] = []
 
         def run() -> None:
             ran.append(threading.get_ident())
@@ -58,31 +58,37 @@ def test_jobs_run_elsewhere_and_are_done_here(caplog: pytest.LogCaptureFixture) 
 
         def done(error: OSError | None) -> None:
             assert threading.get_ident() == here
-            told.append(error)
+            answer.append(error)
 
-        jobs = [Job(run, done), Job(fail, done), Job(break_, done), Job(run), Job(run, done)]
+        jobs = [
+            BackgroundJob(run, done),
+            BackgroundJob(fail, done),
+            BackgroundJob(break_, done),
+            BackgroundJob(run),
+            BackgroundJob(run, done),
+        ]
         chores.every(1, "test", lambda _: [jobs.pop(0)] if jobs else None)
-        await until(lambda: len(told) == 3)
-        first, second, third = told
+        await until(lambda: len(answer) == 3)
+        first, second, third = answer
         assert (first, third) == (None, None)
         assert isinstance(second, OSError)
         assert len(ran) == 3
         assert here not in ran
 
     keep(test)
-    assert "a job of test failed" in caplog.text
+    assert "job of test failed" in caplog.text
     assert "a bug" in caplog.text
 
 
-def test_a_chore_whose_jobs_are_not_done_is_left_out() -> None:
-    async def test(chores: Housekeeping) -> None:
+def test_a_task_with_unfinished_jobs_is_skipped() -> None:
+    async def test(chores: Scheduler) -> None:
         gate = threading.Event()
         slow, quick = 0, 0
 
-        def hold_up(now_ms: int) -> Iterable[Job]:
+        def hold_up(now_ms: int) -> Iterable[BackgroundJob]:
             nonlocal slow
             slow += 1
-            return [Job(gate.wait), Job(gate.wait)]
+            return [BackgroundJob(gate.wait), BackgroundJob(gate.wait)]
 
         def go_on(now_ms: int) -> None:
             nonlocal quick
@@ -98,23 +104,23 @@ def test_a_chore_whose_jobs_are_not_done_is_left_out() -> None:
     keep(test)
 
 
-def test_the_end_waits_for_what_is_under_way() -> None:
+def test_the_shutdown_waits_for_running_jobs() -> None:
     async def main() -> None:
-        chores = Housekeeping(lambda: 42)
+        chores = Scheduler(lambda: 42)
         began, gate = threading.Event(), threading.Event()
-        told: list[OSError | None] = []
+        answer: list[OSError | None] = []
 
         def run() -> None:
             began.set()
             gate.wait()
 
-        chores.every(1, "test", lambda _: [Job(run, told.append)])
+        chores.every(1, "test", lambda _: [BackgroundJob(run, answer.append)])
         await until(began.is_set)
         ending = asyncio.ensure_future(chores.stop())
         await asyncio.sleep(0.01)
         assert not ending.done()
         gate.set()
         await ending
-        assert told == [None]
+        assert answer == [None]
 
     asyncio.run(main())

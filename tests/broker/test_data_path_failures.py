@@ -1,4 +1,4 @@
-"""Restarts, disks that fail or are full, starts that fail: what is kept, and what is told."""
+"""Restarts, failed and full disks, failed starts: what survives, and what clients see."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from data_path_broker import (
 
 from ottla.broker.broker import Broker
 from ottla.config import ServerConfig
-from ottla.storage.store import StoreError
+from ottla.storage.store import LogStoreError
 from ottla.testing.manual_clock import ManualClock
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_topic_partitions import (
@@ -59,18 +59,18 @@ def test_a_restart_keeps_everything(tmp_path: Path) -> None:
         partition = client.broker.partitions.find("t", 0)
         assert (partition.log.start_offset, partition.high_watermark) == (1, 4)
         assert partition.log.config.retention_ms == 12345
-        told = await client.fetch("t", 1)
-        assert [each.value for each in records_of(told)] == [b"1", b"2", b"3"]
-        # The producer is known: its last batch is a repetition, a gap is a gap.
+        answer = await client.fetch("t", 1)
+        assert [record.value for record in records_of(answer)] == [b"1", b"2", b"3"]
+        # The producer is known: its last batch is a duplicate, and a gap is refused.
         assert (await client.produce("t", by_producer(3, b"3"))).base_offset == 3
-        told = await client.produce("t", by_producer(9, b"9"))
-        assert code(told) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+        answer = await client.produce("t", by_producer(9, b"9"))
+        assert code(answer) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
         assert (await client.produce("t", by_producer(4, b"4"))).base_offset == 4
 
     run(tmp_path, before, after)
 
 
-def test_a_broker_that_was_not_stopped_keeps_everything_too(tmp_path: Path) -> None:
+def test_a_crash_keeps_everything(tmp_path: Path) -> None:
     async def play() -> None:
         config = broker_config(tmp_path)
         first = Broker(config, clock=ManualClock())
@@ -79,7 +79,7 @@ def test_a_broker_that_was_not_stopped_keeps_everything_too(tmp_path: Path) -> N
         await client.create("t")
         for sequence in range(3):
             await client.produce("t", by_producer(sequence, b"v"))
-        # As a killed process leaves it: descriptors and locks gone, nothing said or written.
+        # As after a kill: descriptors and locks are released, and nothing was written.
         os.close(first._meta_store._journal._descriptor)  # type: ignore[attr-defined, union-attr]
         first.store._unlock()
         second = Broker(config, clock=ManualClock())
@@ -90,7 +90,7 @@ def test_a_broker_that_was_not_stopped_keeps_everything_too(tmp_path: Path) -> N
         assert (await client.produce("t", by_producer(3, b"v"))).base_offset == 3
         await second.stop()
         first._server.stop_accepting()
-        await first._housekeeping.stop()
+        await first._chores.stop()
         await first.metadata.stop()
 
     asyncio.run(play())
@@ -100,7 +100,7 @@ def two_dirs(path: Path) -> dict[str, str]:
     return {"log_dirs": f"{path}/one,{path}/two"}
 
 
-def test_a_directory_that_fails_goes_alone(
+def test_a_failed_directory_takes_only_its_partitions_offline(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(client: Client) -> None:
@@ -114,30 +114,30 @@ def test_a_directory_that_fails_goes_alone(
         assert code(await client.produce("t", batch(b"v"))) == "KAFKA_STORAGE_ERROR"
         assert code(await client.fetch("t", 0)) == "KAFKA_STORAGE_ERROR"
         assert await latest(client, 0) == ("KAFKA_STORAGE_ERROR", -1)
-        # The other one serves.
+        # The other directory is served.
         assert (await client.produce("t", batch(b"v"), index=1)).base_offset == 1
         assert len(records_of(await client.fetch("t", 0, index=1))) == 2
         assert await latest(client, 1) == ("NONE", 2)
-        for told in (await metadata(client, "t"), await described(client, "t")):
-            lost, kept = told.partitions
+        for answer in (await metadata(client, "t"), await described(client, "t")):
+            lost, kept = answer.partitions
             nobody = (lost.leader_id, lost.offline_replicas)
             assert (code(lost), *nobody) == ("LEADER_NOT_AVAILABLE", -1, [broker.node_id])
             assert (code(kept), kept.leader_id) == ("NONE", broker.node_id)
             assert kept.offline_replicas == []
-        # New topics go to what is left.
+        # New topics go to the remaining directory.
         await client.create("u", 3)
         assert {broker.partitions.find("u", index).log.dir for index in range(3)} == {dirs[1]}
         assert not broker.failed.is_set()
 
     run(tmp_path, act, **two_dirs(tmp_path))
-    assert "its partitions are offline" in caplog.text
+    assert "Stopping serving replicas in dir " in caplog.text
 
 
 async def latest(client: Client, index: int) -> tuple[str, int]:
     topic = ListOffsetsTopic("t", [ListOffsetsPartition(index, -1, -1)])
     response = await client.ask(ApiKey.LIST_OFFSETS, ListOffsetsRequest(-1, topics=[topic]))
-    (told,) = response.topics[0].partitions
-    return code(told), told.offset
+    (answer,) = response.topics[0].partitions
+    return code(answer), answer.offset
 
 
 async def metadata(client: Client, name: str) -> Any:
@@ -150,7 +150,7 @@ async def described(client: Client, name: str) -> Any:
     return (await client.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, request)).topics[0]
 
 
-def test_without_any_directory_the_broker_gives_up(tmp_path: Path) -> None:
+def test_without_any_directory_the_broker_exits(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 2)
         failed(client.broker, "t", 0)
@@ -161,10 +161,10 @@ def test_without_any_directory_the_broker_gives_up(tmp_path: Path) -> None:
     run(tmp_path, act, **two_dirs(tmp_path))
 
 
-def test_a_directory_that_is_not_there_at_the_start_goes_alone(
+def test_a_directory_missing_at_the_start_is_offline(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its partitions are offline, and are not begun anew elsewhere when their topic changes."""
+    """Its partitions stay offline, and are not created elsewhere when their topic changes."""
     held: dict[int, str] = {}
 
     async def before(client: Client) -> None:
@@ -200,7 +200,7 @@ def test_a_directory_that_is_not_there_at_the_start_goes_alone(
 
 
 class FullDisk:
-    """An open file on a disk that has no room."""
+    """An open file on a full disk."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -213,7 +213,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
-def test_a_full_disk_is_told_and_does_no_harm(tmp_path: Path, version: int) -> None:
+def test_a_full_disk_is_reported_and_does_no_harm(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         await client.produce("t", by_producer(0, b"v"), version)
@@ -221,19 +221,19 @@ def test_a_full_disk_is_told_and_does_no_harm(tmp_path: Path, version: int) -> N
         segment = partition.log.segments.active
         file = segment.file
         segment.file = FullDisk(file)  # type: ignore[assignment]
-        told = await client.produce("t", by_producer(1, b"v"), version)
-        assert (code(told), told.base_offset) == ("KAFKA_STORAGE_ERROR", -1)
+        answer = await client.produce("t", by_producer(1, b"v"), version)
+        assert (code(answer), answer.base_offset) == ("KAFKA_STORAGE_ERROR", -1)
         assert (partition.high_watermark, partition.log.dir.offline) == (1, False)
         assert len(records_of(await client.fetch("t", 0))) == 1
         segment.file = file
-        # There is room again: the same batch is a new one.
+        # With room again the same batch is not a duplicate.
         assert (await client.produce("t", by_producer(1, b"v"), version)).base_offset == 1
         assert len(records_of(await client.fetch("t", 0))) == 2
 
     run(tmp_path, act)
 
 
-def test_a_new_partition_for_which_there_was_no_room_is_made_later(
+def test_a_partition_without_disk_space_is_created_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def act(client: Client) -> None:
@@ -256,7 +256,7 @@ def test_a_new_partition_for_which_there_was_no_room_is_made_later(
 # Starts that fail
 
 
-def test_a_port_that_is_taken_is_named_and_nothing_stays_open(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named_and_nothing_stays_open(tmp_path: Path) -> None:
     async def play() -> None:
         first = Broker(broker_config(tmp_path / "a"))
         await first.start()
@@ -277,10 +277,13 @@ def test_a_start_that_fails_late_leaves_nothing_locked(
         config = broker_config(tmp_path)
         await start_and_stop(config)
         for where, error in (
-            ("ottla.storage.store.LogStore.open", StoreError("not like this")),
-            ("ottla.cluster.membership.Membership.register", OSError("gone")),
+            ("ottla.storage.store.LogStore.open", LogStoreError("not like this")),
+            ("ottla.cluster.cluster_membership.ClusterMembership.register", OSError("gone")),
             ("ottla.replica.partitions.Partitions.start", RuntimeError("a bug")),
-            ("ottla.broker.groups.Groups.start", RuntimeError("a bug")),
+            (
+                "ottla.broker.group_coordinator_service.GroupCoordinatorService.start",
+                RuntimeError("a bug"),
+            ),
         ):
 
             def fail(*_: Any, error: Exception = error, **__: Any) -> Any:
@@ -300,10 +303,10 @@ async def start_and_stop(config: ServerConfig) -> None:
     broker = Broker(config)
     await broker.start()
     await broker.stop()
-    await broker.stop()  # a second time does no harm
+    await broker.stop()  # stopping twice is harmless
 
 
-def test_a_topic_that_cannot_be_set_aside_keeps_nobody_from_starting(
+def test_a_topic_that_cannot_be_set_aside_does_not_prevent_a_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def before(client: Client) -> None:
@@ -323,13 +326,13 @@ def test_a_topic_that_cannot_be_set_aside_keeps_nobody_from_starting(
 
     monkeypatch.setattr("ottla.storage.files.DiskFiles.rename", refuse)
     run(tmp_path, after)
-    assert "is of no topic" in caplog.text
+    assert "Setting stray log" in caplog.text
 
 
 # Chores
 
 
-def test_checkpoints_are_written_once_and_by_the_chore(tmp_path: Path) -> None:
+def test_checkpoints_are_written_once_by_the_scheduled_task(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         await client.produce("t", batch(b"v"))
@@ -344,7 +347,7 @@ def test_checkpoints_are_written_once_and_by_the_chore(tmp_path: Path) -> None:
     run(tmp_path, act, log_flush_offset_checkpoint_interval_ms="0")
 
 
-def test_the_limits_of_connections_follow_the_configuration(tmp_path: Path) -> None:
+def test_connection_limits_follow_the_configuration(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         broker = client.broker
         await broker.settings.alter_broker_config(

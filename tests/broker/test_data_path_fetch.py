@@ -1,4 +1,4 @@
-"""Fetch, v4 to v18: what is read, how much of it, and which errors there are."""
+"""Fetch, v4 to v18: records, limits and errors."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 VERSIONS = range(4, 19)
 
 
-def offsets(told: Any) -> list[int]:
-    return [record.offset for record in records_of(told)]
+def offsets(answer: Any) -> list[int]:
+    return [record.offset for record in records_of(answer)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_was_written_is_read(tmp_path: Path, version: int) -> None:
+def test_appended_records_are_read(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 2)
         for value in (b"a", b"b", b"c"):
             await client.produce("t", batch(value), index=1)
-        told = await client.fetch("t", 1, version, index=1)
-        assert [record.value for record in records_of(told)] == [b"b", b"c"]
-        assert (code(told), told.high_watermark, told.last_stable_offset) == ("NONE", 3, 3)
-        assert told.log_start_offset == (0 if version >= 5 else -1)
-        assert told.preferred_read_replica == -1
-        assert told.diverging_epoch is None
-        assert records_of(told)[0].timestamp == NOW_MS
+        answer = await client.fetch("t", 1, version, index=1)
+        assert [record.value for record in records_of(answer)] == [b"b", b"c"]
+        assert (code(answer), answer.high_watermark, answer.last_stable_offset) == ("NONE", 3, 3)
+        assert answer.log_start_offset == (0 if version >= 5 else -1)
+        assert answer.preferred_read_replica == -1
+        assert answer.diverging_epoch is None
+        assert records_of(answer)[0].timestamp == NOW_MS
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_offset_in_the_middle_gives_the_whole_batch(tmp_path: Path, version: int) -> None:
+def test_an_offset_inside_a_batch_returns_the_whole_batch(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         await client.produce("t", batch(b"a", b"b", b"c"))
@@ -50,29 +50,29 @@ def test_an_offset_in_the_middle_gives_the_whole_batch(tmp_path: Path, version: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_empty_answer_carries_the_high_watermark(tmp_path: Path, version: int) -> None:
+def test_an_empty_response_has_the_high_watermark(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
-        told = await client.fetch("t", 0, version)
-        assert (code(told), told.high_watermark, told.records) == ("NONE", 0, b"")
+        answer = await client.fetch("t", 0, version)
+        assert (code(answer), answer.high_watermark, answer.records) == ("NONE", 0, b"")
         await client.produce("t", batch(b"a", b"b"))
-        told = await client.fetch("t", 2, version)
-        assert (code(told), told.high_watermark, told.records) == ("NONE", 2, b"")
+        answer = await client.fetch("t", 2, version)
+        assert (code(answer), answer.high_watermark, answer.records) == ("NONE", 2, b"")
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_offset_that_is_not_there_is_out_of_range(tmp_path: Path, version: int) -> None:
+def test_an_unknown_offset_is_out_of_range(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         for _ in range(4):
             await client.produce("t", batch(b"v"))
         assert client.broker.partitions.find("t", 0).delete_records(2, NOW_MS) == 2
         for offset in (-1, 0, 1, 5, 1 << 40):
-            told = await client.fetch("t", offset, version)
-            assert (code(told), told.records) == ("OFFSET_OUT_OF_RANGE", b"")
-            assert (told.high_watermark, told.last_stable_offset) == (-1, -1)
+            answer = await client.fetch("t", offset, version)
+            assert (code(answer), answer.records) == ("OFFSET_OUT_OF_RANGE", b"")
+            assert (answer.high_watermark, answer.last_stable_offset) == (-1, -1)
         assert offsets(await client.fetch("t", 2, version)) == [2, 3]
         assert code(await client.fetch("t", 4, version)) == "NONE"
 
@@ -80,7 +80,7 @@ def test_an_offset_that_is_not_there_is_out_of_range(tmp_path: Path, version: in
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_not_known_is_told_for_each_partition(tmp_path: Path, version: int) -> None:
+def test_each_unknown_partition_gets_an_error(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         await client.produce("t", batch(b"v"))
@@ -88,12 +88,14 @@ def test_what_is_not_known_is_told_for_each_partition(tmp_path: Path, version: i
             FetchTopic("t", client.topic_id("t"), [part(0), part(5)]),
             FetchTopic("u", client.topic_id("u"), [part(0)]),
         ]
-        # An error is told at once: there is nothing to wait for.
+        # An error is returned at once.
         request = FetchRequest(max_wait=60_000, min_bytes=1 << 20, topics=topics)
         response = await client.ask(ApiKey.FETCH, request, version)
-        told = [[code(each) for each in topic.partitions] for topic in response.responses]
+        answer = [
+            [code(partition) for partition in topic.partitions] for topic in response.responses
+        ]
         stranger = "UNKNOWN_TOPIC_ID" if version >= 13 else "UNKNOWN_TOPIC_OR_PARTITION"
-        assert told == [["NONE", "UNKNOWN_TOPIC_OR_PARTITION"], [stranger]]
+        assert answer == [["NONE", "UNKNOWN_TOPIC_OR_PARTITION"], [stranger]]
         assert offsets(response.responses[0].partitions[0]) == [0]
 
     run(tmp_path, act)
@@ -107,13 +109,11 @@ async def sizes(client: Client, version: int, *parts: FetchPartition, **options:
     topics = [FetchTopic("t", client.topic_id("t"), list(parts))]
     request = FetchRequest(topics=topics, **options)
     response = await client.ask(ApiKey.FETCH, request, version)
-    return [len(each.records) for each in response.responses[0].partitions]
+    return [len(partition.records) for partition in response.responses[0].partitions]
 
 
 @pytest.mark.parametrize("version", [4, 11, 18])
-def test_the_first_batch_is_whole_and_nothing_else_is_beyond_the_limits(
-    tmp_path: Path, version: int
-) -> None:
+def test_only_the_first_batch_may_exceed_the_limits(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 3)
         data = batch(bytes(1000))
@@ -140,12 +140,12 @@ def test_the_first_batch_is_whole_and_nothing_else_is_beyond_the_limits(
         assert await sizes(client, version, *wanted(2 * size)) == [2 * size] * 3
         empty = part(0, offset=3)
         assert await sizes(client, version, empty, *wanted(1)[1:]) == [0, size, 0]
-        # What has no room is looked at all the same.
+        # Errors are reported even for partitions without room.
         topics = [FetchTopic("t", client.topic_id("t"), [part(0), part(1, offset=9)])]
         request = FetchRequest(topics=topics, max_bytes=1)
         response = await client.ask(ApiKey.FETCH, request, version)
-        told = [code(each) for each in response.responses[0].partitions]
-        assert told == ["NONE", "OFFSET_OUT_OF_RANGE"]
+        answer = [code(partition) for partition in response.responses[0].partitions]
+        assert answer == ["NONE", "OFFSET_OUT_OF_RANGE"]
 
     run(tmp_path, act)
 
@@ -162,8 +162,8 @@ def test_the_brokers_own_limit_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 18])
-def test_more_than_can_be_given_is_not_waited_for(tmp_path: Path, version: int) -> None:
-    """The wait would be a minute: any of these would run into the test's timeout."""
+def test_a_fetch_does_not_wait_for_more_than_its_limits_allow(tmp_path: Path, version: int) -> None:
+    """max_wait is a minute, so a fetch that waits exceeds the test's timeout."""
 
     async def act(client: Client) -> None:
         await client.create("t", 2)
@@ -172,9 +172,9 @@ def test_more_than_can_be_given_is_not_waited_for(tmp_path: Path, version: int) 
             await client.produce("t", data)
         size, long = len(data), {"max_wait": 60_000, "min_bytes": 1 << 30}
         both = [part(0), part(1)]
-        # Fewer bytes are allowed than are asked for at least.
+        # max_bytes is smaller than min_bytes.
         assert await sizes(client, version, *both, max_bytes=size, **long) == [size, 0]
-        # What fits ends at a batch's border, a little below the limit, and more follows.
+        # The response ends with a batch, a little below the limit, and more follows.
         room = 2 * size + 10
         at_least = {"max_wait": 60_000, "min_bytes": room}
         assert await sizes(client, version, *both, max_bytes=room, **at_least) == [2 * size, 0]
@@ -184,23 +184,23 @@ def test_more_than_can_be_given_is_not_waited_for(tmp_path: Path, version: int) 
     run(tmp_path, act)
 
 
-def test_an_older_segment_is_not_waited_for(tmp_path: Path) -> None:
-    """A read ends with its segment; what is in the next one is not far."""
+def test_a_fetch_does_not_wait_inside_an_older_segment(tmp_path: Path) -> None:
+    """A read ends with its segment, although there is more in the next one."""
 
     async def act(client: Client) -> None:
         await client.create("t")
         for _ in range(2):
             client.broker.partitions.find("t", 0).log.roll(NOW_MS)
             await client.produce("t", batch(bytes(1000)))
-        told = await client.fetch("t", 0, max_wait=60_000, min_bytes=2000)
-        assert offsets(told) == [0]
+        answer = await client.fetch("t", 0, max_wait=60_000, min_bytes=2000)
+        assert offsets(answer) == [0]
         assert offsets(await client.fetch("t", 1)) == [1]
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", range(9, 19))
-def test_another_leader_epoch_is_told(tmp_path: Path, version: int) -> None:
+def test_another_leader_epoch_is_an_error(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         client.broker.partitions.find("t", 0).leader_epoch = 5
@@ -217,7 +217,7 @@ def test_another_leader_epoch_is_told(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(12, 19))
-def test_a_reader_of_another_history_is_told_where_it_ends(tmp_path: Path, version: int) -> None:
+def test_a_diverging_reader_gets_the_end_of_its_epoch(tmp_path: Path, version: int) -> None:
     """KIP-595: epoch 1 has offsets 0 and 1, epoch 3 has 2 and 3."""
 
     async def act(client: Client) -> None:
@@ -234,12 +234,12 @@ def test_a_reader_of_another_history_is_told_where_it_ends(tmp_path: Path, versi
             return await client.fetch("t", offset, version, partition=known)
 
         for offset, epoch, expected in ((2, 1, [2, 3]), (4, 3, []), (4, 4, [])):
-            told = await ask(offset, epoch)
-            assert (told.diverging_epoch, offsets(told)) == (None, expected)
+            answer = await ask(offset, epoch)
+            assert (answer.diverging_epoch, offsets(answer)) == (None, expected)
         for offset, epoch, end in ((3, 1, (1, 2)), (3, 2, (1, 2))):
-            told = await ask(offset, epoch)
-            assert (code(told), told.records) == ("NONE", b"")
-            assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == end
+            answer = await ask(offset, epoch)
+            assert (code(answer), answer.records) == ("NONE", b"")
+            assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == end
         assert code(await ask(2, 9)) == "OFFSET_OUT_OF_RANGE"
         partition.delete_records(2, NOW_MS)
         assert code(await ask(1, 1)) == "OFFSET_OUT_OF_RANGE"
@@ -248,15 +248,13 @@ def test_a_reader_of_another_history_is_told_where_it_ends(tmp_path: Path, versi
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_readers_of_committed_records_get_the_fields_they_need(
-    tmp_path: Path, version: int
-) -> None:
+def test_read_committed_gets_its_fields(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         await client.produce("t", batch(b"a", b"b"))
-        told = await client.fetch("t", 0, version, isolation_level=1)
-        assert (told.last_stable_offset, told.aborted_transactions) == (2, [])
-        assert offsets(told) == [0, 1]
+        answer = await client.fetch("t", 0, version, isolation_level=1)
+        assert (answer.last_stable_offset, answer.aborted_transactions) == (2, [])
+        assert offsets(answer) == [0, 1]
         empty = await client.fetch("t", 2, version, isolation_level=1)
         assert empty.aborted_transactions == []
         plain = await client.fetch("t", 0, version)
@@ -266,21 +264,23 @@ def test_readers_of_committed_records_get_the_fields_they_need(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_failed_directory_is_told_in_words_the_client_knows(tmp_path: Path, version: int) -> None:
+def test_a_failed_directory_is_reported_by_a_code_of_the_clients_version(
+    tmp_path: Path, version: int
+) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         log = client.broker.partitions.find("t", 0).log
         log.dir.failed(OSError(errno.EIO, "a test"), "test")
-        told = await client.fetch("t", 0, version)
+        answer = await client.fetch("t", 0, version)
         expected = ErrorCode.KAFKA_STORAGE_ERROR
         if version < 6:
             expected = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert told.error_code == expected
+        assert answer.error_code == expected
 
     run(tmp_path, act)
 
 
-def test_reading_goes_on_from_segment_to_segment(tmp_path: Path) -> None:
+def test_reads_continue_in_the_next_segment(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         log = client.broker.partitions.find("t", 0).log

@@ -1,4 +1,4 @@
-"""Metadata, v0 to v13: all, none or some topics, and those that are made by asking."""
+"""Metadata, v0 to v13: all, no or some topics, and automatic creation."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from data_path_broker import Client, code, run
 
-from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import ZERO_UUID
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.primitives import ZERO_UUID
 
 VERSIONS = range(14)
 
@@ -22,7 +22,7 @@ async def ask(client: Client, version: int, *names: str, **options: Any) -> Any:
 
 
 async def ask_all(client: Client, version: int) -> Any:
-    """v0 has no null: there an empty list is everything."""
+    """All topics: v0 has no null, so there an empty list means all."""
     topics = [] if version == 0 else None
     return await client.ask(ApiKey.METADATA, MetadataRequest(topics), version)
 
@@ -32,20 +32,20 @@ def test_all_topics(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("b", 2)
         await client.create("a")
-        told = await ask_all(client, version)
-        assert [(topic.name, len(topic.partitions)) for topic in told.topics] == [
+        answer = await ask_all(client, version)
+        assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [
             ("a", 1),
             ("b", 2),
         ]
         broker = client.broker
-        (node,) = told.brokers
+        (node,) = answer.brokers
         assert (node.node_id, node.host, node.port) == (broker.node_id, "127.0.0.1", broker.port)
         if version >= 1:
-            assert told.controller_id == broker.node_id
+            assert answer.controller_id == broker.node_id
             assert node.rack == "here"
         if version >= 2:
-            assert told.cluster_id == broker.image.cluster_id
-        for topic in told.topics:
+            assert answer.cluster_id == broker.image.cluster_id
+        for topic in answer.topics:
             assert code(topic) == "NONE"
             for index, partition in enumerate(topic.partitions):
                 assert (code(partition), partition.partition_index) == ("NONE", index)
@@ -65,17 +65,17 @@ def test_all_topics(tmp_path: Path, version: int) -> None:
 def test_no_topics(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("a")
-        told = await ask(client, version)
-        assert (told.topics, len(told.brokers)) == ([], 1)
+        answer = await ask(client, version)
+        assert (answer.topics, len(answer.brokers)) == ([], 1)
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_is_made_by_asking(tmp_path: Path, version: int) -> None:
+def test_a_topic_is_created_by_metadata(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
-        told = await ask(client, version, "new", "new")
-        (topic,) = told.topics
+        answer = await ask(client, version, "new", "new")
+        (topic,) = answer.topics
         assert (code(topic), topic.name, len(topic.partitions)) == ("NONE", "new", 3)
         assert topic.partitions[0].leader_id == client.broker.node_id
         assert client.broker.partitions.find("new", 2).log.end_offset == 0
@@ -84,18 +84,18 @@ def test_a_topic_is_made_by_asking(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_unless_nobody_wants_that(tmp_path: Path, version: int) -> None:
+def test_a_topic_is_not_created_unless_allowed(tmp_path: Path, version: int) -> None:
     async def unwanted(client: Client) -> None:
-        told = await ask(client, version, "new", allow_auto_topic_creation=version < 4)
-        assert code(told.topics[0]) == "UNKNOWN_TOPIC_OR_PARTITION"
+        answer = await ask(client, version, "new", allow_auto_topic_creation=version < 4)
+        assert code(answer.topics[0]) == "UNKNOWN_TOPIC_OR_PARTITION"
         assert client.broker.image.topics == {}
 
     run(tmp_path, unwanted, auto_create_topics_enable="false" if version < 4 else "true")
 
     async def forbidden(client: Client) -> None:
-        told = await ask(client, version, "new")
-        assert code(told.topics[0]) == "UNKNOWN_TOPIC_OR_PARTITION"
-        assert (told.topics[0].name, told.topics[0].partitions) == ("new", [])
+        answer = await ask(client, version, "new")
+        assert code(answer.topics[0]) == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert (answer.topics[0].name, answer.topics[0].partitions) == ("new", [])
         assert client.broker.image.topics == {}
 
     run(tmp_path, forbidden, auto_create_topics_enable="false")
@@ -103,12 +103,12 @@ def test_unless_nobody_wants_that(tmp_path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("create", ["true", "false"])
-def test_names_that_cannot_be(tmp_path: Path, version: int, create: str) -> None:
+def test_invalid_topic_names(tmp_path: Path, version: int, create: str) -> None:
     async def act(client: Client) -> None:
         await client.create("a.b")
         names = ["bad name", ".", "..", "x" * 250, "", "a.b"]
-        told = await ask(client, version, *names)
-        assert [(topic.name, code(topic)) for topic in told.topics] == [
+        answer = await ask(client, version, *names)
+        assert [(topic.name, code(topic)) for topic in answer.topics] == [
             *((name, "INVALID_TOPIC_EXCEPTION") for name in names[:-1]),
             ("a.b", "NONE"),
         ]
@@ -118,13 +118,13 @@ def test_names_that_cannot_be(tmp_path: Path, version: int, create: str) -> None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_name_that_looks_like_another_is_not_made(tmp_path: Path, version: int) -> None:
+def test_a_colliding_topic_name_is_not_created(tmp_path: Path, version: int) -> None:
     """`a.b` and `a_b` would have the same metrics."""
 
     async def act(client: Client) -> None:
         await client.create("a.b")
-        told = await ask(client, version, "a_b")
-        assert code(told.topics[0]) == "INVALID_TOPIC_EXCEPTION"
+        answer = await ask(client, version, "a_b")
+        assert code(answer.topics[0]) == "INVALID_TOPIC_EXCEPTION"
 
     run(tmp_path, act)
 
@@ -138,8 +138,8 @@ def test_topics_by_id(tmp_path: Path, version: int) -> None:
             MetadataRequestTopic(topic_id=topic_id, name=None),
             MetadataRequestTopic(topic_id=unknown, name=None),
         ]
-        told = await client.ask(ApiKey.METADATA, MetadataRequest(topics), version)
-        assert [(each.topic_id, each.name, code(each)) for each in told.topics] == [
+        answer = await client.ask(ApiKey.METADATA, MetadataRequest(topics), version)
+        assert [(topic.topic_id, topic.name, code(topic)) for topic in answer.topics] == [
             (topic_id, "t", "NONE"),
             (unknown, None, "UNKNOWN_TOPIC_ID"),
         ]
@@ -148,24 +148,24 @@ def test_topics_by_id(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_versions_that_have_ids_and_may_not_use_them(tmp_path: Path, version: int) -> None:
+def test_early_versions_may_not_use_topic_ids(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         topics = [
             MetadataRequestTopic(topic_id=client.topic_id("t"), name="t"),
             MetadataRequestTopic(topic_id=ZERO_UUID, name=None),
         ]
-        told = await client.ask(ApiKey.METADATA, MetadataRequest(topics), version)
-        assert [code(each) for each in told.topics] == ["INVALID_REQUEST"] * 2
+        answer = await client.ask(ApiKey.METADATA, MetadataRequest(topics), version)
+        assert [code(topic) for topic in answer.topics] == ["INVALID_REQUEST"] * 2
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_internal_topics_are_made_as_they_should_be(tmp_path: Path, version: int) -> None:
+def test_internal_topics_are_created_with_their_configs(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
-        told = await ask(client, version, OFFSETS_TOPIC, "__transaction_state")
-        offsets, transactions = told.topics
+        answer = await ask(client, version, OFFSETS_TOPIC, "__transaction_state")
+        offsets, transactions = answer.topics
         assert (code(offsets), len(offsets.partitions)) == ("NONE", 3)
         if version >= 1:
             assert offsets.is_internal
@@ -178,21 +178,21 @@ def test_internal_topics_are_made_as_they_should_be(tmp_path: Path, version: int
 
 
 @pytest.mark.parametrize("version", range(8, 14))
-def test_authorized_operations_are_told_to_who_asks(tmp_path: Path, version: int) -> None:
+def test_authorized_operations_are_returned_on_request(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         not_asked = -(1 << 31)
-        told = await ask(client, version, "t")
-        assert told.topics[0].topic_authorized_operations == not_asked
-        told = await ask(
+        answer = await ask(client, version, "t")
+        assert answer.topics[0].topic_authorized_operations == not_asked
+        answer = await ask(
             client,
             version,
             "t",
             include_topic_authorized_operations=True,
             include_cluster_authorized_operations=True,
         )
-        assert told.topics[0].topic_authorized_operations > 0
+        assert answer.topics[0].topic_authorized_operations > 0
         if version <= 10:
-            assert told.cluster_authorized_operations > 0
+            assert answer.cluster_authorized_operations > 0
 
     run(tmp_path, act)

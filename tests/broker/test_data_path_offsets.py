@@ -11,7 +11,7 @@ from data_path_broker import NOW_MS, Client, batch, code, run
 
 from ottla.broker.dispatch import SERVED
 from ottla.broker.handlers.api_versions import TELEMETRY
-from ottla.cluster.store import StoreError
+from ottla.cluster.store import MetaStoreError
 from ottla.testing.manual_clock import ManualClock
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -43,8 +43,8 @@ async def list_offsets(
 
 async def at(client: Client, version: int, timestamp: int, epoch: int = -1) -> Any:
     asked = ListOffsetsPartition(0, epoch, timestamp)
-    (told,) = await list_offsets(client, version, asked)
-    return told
+    (answer,) = await list_offsets(client, version, asked)
+    return answer
 
 
 async def fill(client: Client) -> None:
@@ -56,19 +56,19 @@ async def fill(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_the_ends_of_a_log(tmp_path: Path, version: int) -> None:
+def test_the_start_and_the_end_of_a_log(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await fill(client)
         for time, offset in ((LATEST, 6), (EARLIEST, 2)):
-            told = await at(client, version, time)
-            assert (code(told), told.timestamp, told.offset) == ("NONE", -1, offset)
-            assert told.leader_epoch == (0 if version >= 4 else -1)
+            answer = await at(client, version, time)
+            assert (code(answer), answer.timestamp, answer.offset) == ("NONE", -1, offset)
+            assert answer.leader_epoch == (0 if version >= 4 else -1)
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_by_time_the_first_record_that_is_not_earlier(tmp_path: Path, version: int) -> None:
+def test_a_time_finds_the_first_record_that_is_not_earlier(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await fill(client)
         for ahead, expected in (
@@ -78,9 +78,9 @@ def test_by_time_the_first_record_that_is_not_earlier(tmp_path: Path, version: i
             (31, (99, 4)),
             (99, (99, 4)),
         ):
-            told = await at(client, version, NOW_MS + ahead)
-            assert (told.timestamp - NOW_MS, told.offset) == expected
-            assert told.leader_epoch == (0 if version >= 4 else -1)
+            answer = await at(client, version, NOW_MS + ahead)
+            assert (answer.timestamp - NOW_MS, answer.offset) == expected
+            assert answer.leader_epoch == (0 if version >= 4 else -1)
         nothing = await at(client, version, NOW_MS + 100)
         assert (code(nothing), nothing.timestamp, nothing.offset) == ("NONE", -1, -1)
         assert nothing.leader_epoch == -1
@@ -100,28 +100,28 @@ def test_by_time_the_first_record_that_is_not_earlier(tmp_path: Path, version: i
         (-(1 << 63), 99, (-1, -1)),
     ],
 )
-def test_special_times_are_known_from_their_version_on(
+def test_special_timestamps_need_their_version(
     tmp_path: Path, version: int, time: int, since: int, expected: tuple[int, int]
 ) -> None:
     async def act(client: Client) -> None:
         await fill(client)
-        told = await at(client, version, time)
+        answer = await at(client, version, time)
         if version < since:
             expected_code, values = "UNSUPPORTED_VERSION", (-1, -1)
         else:
             expected_code, values = "NONE", expected
-        assert (code(told), (told.timestamp, told.offset)) == (expected_code, values)
+        assert (code(answer), (answer.timestamp, answer.offset)) == (expected_code, values)
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_an_empty_log_has_ends_and_nothing_else(tmp_path: Path, version: int) -> None:
+def test_an_empty_log_has_only_a_start_and_an_end(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         for time, offset in ((LATEST, 0), (EARLIEST, 0), (0, -1), (NOW_MS, -1)):
-            told = await at(client, version, time)
-            assert (code(told), told.timestamp, told.offset) == ("NONE", -1, offset)
+            answer = await at(client, version, time)
+            assert (code(answer), answer.timestamp, answer.offset) == ("NONE", -1, offset)
         if version >= 7:
             assert (await at(client, version, MAX_TIMESTAMP)).offset == -1
 
@@ -129,19 +129,19 @@ def test_an_empty_log_has_ends_and_nothing_else(tmp_path: Path, version: int) ->
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_each_partition_is_answered_by_itself(tmp_path: Path, version: int) -> None:
+def test_each_partition_is_answered_separately(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 3)
         asked = [ListOffsetsPartition(index, -1, LATEST) for index in (0, 7, 1, 2, 1)]
-        told = await list_offsets(client, version, *asked)
-        assert [(each.partition_index, code(each)) for each in told] == [
+        answer = await list_offsets(client, version, *asked)
+        assert [(result.partition_index, code(result)) for result in answer] == [
             (0, "NONE"),
             (7, "UNKNOWN_TOPIC_OR_PARTITION"),
             (1, "INVALID_REQUEST"),
             (2, "NONE"),
             (1, "INVALID_REQUEST"),
         ]
-        assert (told[1].timestamp, told[1].offset, told[1].leader_epoch) == (-1, -1, -1)
+        assert (answer[1].timestamp, answer[1].offset, answer[1].leader_epoch) == (-1, -1, -1)
         (stranger,) = await list_offsets(client, version, asked[0], topic="u")
         assert code(stranger) == "UNKNOWN_TOPIC_OR_PARTITION"
 
@@ -149,7 +149,7 @@ def test_each_partition_is_answered_by_itself(tmp_path: Path, version: int) -> N
 
 
 @pytest.mark.parametrize("version", range(4, 12))
-def test_another_leader_epoch_is_told(tmp_path: Path, version: int) -> None:
+def test_another_leader_epoch_is_an_error(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         client.broker.partitions.find("t", 0).leader_epoch = 2
@@ -161,17 +161,17 @@ def test_another_leader_epoch_is_told(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 12))
-def test_the_end_for_readers_of_committed_records(tmp_path: Path, version: int) -> None:
+def test_the_end_for_read_committed(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await fill(client)
         asked = ListOffsetsPartition(0, -1, LATEST)
-        (told,) = await list_offsets(client, version, asked, isolation=1)
-        assert told.offset == client.broker.partitions.find("t", 0).last_stable_offset == 6
+        (answer,) = await list_offsets(client, version, asked, isolation=1)
+        assert answer.offset == client.broker.partitions.find("t", 0).last_stable_offset == 6
 
     run(tmp_path, act)
 
 
-def test_append_time_is_what_is_looked_for(tmp_path: Path) -> None:
+def test_lookup_by_append_time(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def act(client: Client) -> None:
@@ -179,8 +179,8 @@ def test_append_time_is_what_is_looked_for(tmp_path: Path) -> None:
         for _ in range(3):
             await client.produce("t", batch(b"a", b"b", timestamp=5))
             clock.advance(1000)
-        told = await at(client, 11, NOW_MS + 1)
-        assert (told.timestamp, told.offset) == (NOW_MS + 1000, 2)
+        answer = await at(client, 11, NOW_MS + 1)
+        assert (answer.timestamp, answer.offset) == (NOW_MS + 1000, 2)
 
     run(tmp_path, act, clock=clock)
 
@@ -189,7 +189,7 @@ def test_append_time_is_what_is_looked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 5))
-def test_where_an_epoch_ended(tmp_path: Path, version: int) -> None:
+def test_the_end_offset_of_an_epoch(tmp_path: Path, version: int) -> None:
     """Epoch 1 has offsets 0 and 1, epoch 3 has 2, epoch 5 has begun and has none."""
 
     async def act(client: Client) -> None:
@@ -205,9 +205,9 @@ def test_where_an_epoch_ended(tmp_path: Path, version: int) -> None:
             asked = OffsetForLeaderPartition(index, current, epoch)
             request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic("t", [asked])])
             response = await client.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, request, version)
-            (told,) = response.topics[0].partitions
-            assert told.partition == index
-            return code(told), told.leader_epoch, told.end_offset
+            (answer,) = response.topics[0].partitions
+            assert answer.partition == index
+            return code(answer), answer.leader_epoch, answer.end_offset
 
         assert await ask(0) == ("NONE", 0, 0)
         assert await ask(1) == ("NONE", 1, 2)
@@ -227,14 +227,14 @@ def test_where_an_epoch_ended(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_no_producer_id_is_given_twice(tmp_path: Path, version: int) -> None:
+def test_no_producer_id_is_allocated_twice(tmp_path: Path, version: int) -> None:
     given: list[int] = []
 
     async def act(client: Client) -> None:
         for _ in range(3):
-            told = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None), version)
-            assert (code(told), told.producer_epoch) == ("NONE", 0)
-            given.append(told.producer_id)
+            answer = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None), version)
+            assert (code(answer), answer.producer_epoch) == ("NONE", 0)
+            given.append(answer.producer_id)
 
     run(tmp_path, act, act)
     assert len(set(given)) == 6
@@ -242,18 +242,18 @@ def test_no_producer_id_is_given_twice(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_who_has_not_looked_for_the_coordinator_is_told_to(tmp_path: Path, version: int) -> None:
+def test_a_transactional_id_needs_its_coordinator(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         for name, expected in (("mine", "NOT_COORDINATOR"), ("", "INVALID_REQUEST")):
             request = InitProducerIdRequest(name, 1000)
-            told = await client.ask(ApiKey.INIT_PRODUCER_ID, request, version)
-            assert (code(told), told.producer_id, told.producer_epoch) == (expected, -1, -1)
+            answer = await client.ask(ApiKey.INIT_PRODUCER_ID, request, version)
+            assert (code(answer), answer.producer_id, answer.producer_epoch) == (expected, -1, -1)
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_an_id_without_an_epoch_makes_no_sense(tmp_path: Path, version: int) -> None:
+def test_an_id_without_an_epoch_is_refused(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         for producer_id, epoch, expected in (
             (5, -1, "INVALID_REQUEST"),
@@ -261,26 +261,26 @@ def test_an_id_without_an_epoch_makes_no_sense(tmp_path: Path, version: int) -> 
             (5, 3, "NONE"),
         ):
             request = InitProducerIdRequest(None, 0, producer_id, epoch)
-            told = await client.ask(ApiKey.INIT_PRODUCER_ID, request, version)
-            assert code(told) == expected
+            answer = await client.ask(ApiKey.INIT_PRODUCER_ID, request, version)
+            assert code(answer) == expected
 
     run(tmp_path, act)
 
 
-def test_a_metadata_store_that_fails_is_told(
+def test_a_failing_metadata_store_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def act(client: Client) -> None:
         async def fail(*_: Any) -> Any:
-            raise StoreError("the disk is full")
+            raise MetaStoreError("the disk is full")
 
         with monkeypatch.context() as patch:
             patch.setattr("ottla.cluster.embedded.EmbeddedStore.commit", fail)
-            told = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None))
-            # As by Kafka: producers know it, and ask again.
-            assert (code(told), told.producer_id) == ("COORDINATOR_LOAD_IN_PROGRESS", -1)
-        told = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None))
-        assert code(told) == "NONE"
+            answer = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None))
+            # As in Kafka: producers retry this error.
+            assert (code(answer), answer.producer_id) == ("COORDINATOR_LOAD_IN_PROGRESS", -1)
+        answer = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None))
+        assert code(answer) == "NONE"
 
     run(tmp_path, act)
 
@@ -289,12 +289,15 @@ def test_a_metadata_store_that_fails_is_told(
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_what_is_served_is_listed(tmp_path: Path, version: int) -> None:
+def test_served_apis_are_listed(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         request = ApiVersionsRequest("my-client", "1.2.3")
-        told = await client.ask(ApiKey.API_VERSIONS, request, version)
-        assert code(told) == "NONE"
-        listed = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
+        answer = await client.ask(ApiKey.API_VERSIONS, request, version)
+        assert code(answer) == "NONE"
+        listed = {
+            api_key.api_key: (api_key.min_version, api_key.max_version)
+            for api_key in answer.api_keys
+        }
         unlisted = {*TELEMETRY, ApiKey.ENVELOPE}  # without a subscription; for brokers alone
         shown = {key: versions for key, versions in SERVED.items() if key not in unlisted}
         assert listed == {**shown, ApiKey.PRODUCE: (0, 13)}
@@ -304,8 +307,8 @@ def test_what_is_served_is_listed(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [6, 99, 32767])
-def test_an_unknown_version_is_told_which_are_known(tmp_path: Path, version: int) -> None:
-    """KIP-511: a v0 body behind a v0 header, whatever the client asked for."""
+def test_an_unknown_version_gets_the_known_ones(tmp_path: Path, version: int) -> None:
+    """KIP-511: a v0 body behind a v0 header, whatever the version of the request."""
 
     async def act(client: Client) -> None:
         body = b"\xff\xff" + b"whatever this version has"
@@ -315,9 +318,9 @@ def test_an_unknown_version_is_told_which_are_known(tmp_path: Path, version: int
         )
         (reply,) = client.reply(request)
         assert struct.unpack_from(">ii", reply) == (len(reply) - 4, 77)
-        told, end = ApiVersionsResponse.read(reply, 8, 0)
-        assert (code(told), end) == ("UNSUPPORTED_VERSION", len(reply))
-        (known,) = told.api_keys
+        answer, end = ApiVersionsResponse.read(reply, 8, 0)
+        assert (code(answer), end) == ("UNSUPPORTED_VERSION", len(reply))
+        (known,) = answer.api_keys
         assert (known.api_key, known.min_version, known.max_version) == (18, 0, 5)
 
     run(tmp_path, act)
@@ -335,12 +338,12 @@ def test_an_unknown_version_is_told_which_are_known(tmp_path: Path, version: int
         ("client", "1\n", "INVALID_REQUEST"),
     ],
 )
-def test_a_client_says_who_it_is(
+def test_a_client_sends_its_name_and_version(
     tmp_path: Path, version: int, name: str, software_version: str, expected: str
 ) -> None:
     async def act(client: Client) -> None:
         request = ApiVersionsRequest(name, software_version)
-        told = await client.ask(ApiKey.API_VERSIONS, request, version)
-        assert code(told) == expected
+        answer = await client.ask(ApiKey.API_VERSIONS, request, version)
+        assert code(answer) == expected
 
     run(tmp_path, act)

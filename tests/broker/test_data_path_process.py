@@ -1,4 +1,4 @@
-"""The process around a broker: signals, exit codes, and what it says when it can't start."""
+"""The process of a broker: signals, exit codes, and errors of failed starts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def serving(path: Path, **more: str) -> Iterator[Process]:
 
 
 class Caller:
-    """A client with a socket that waits."""
+    """A client with a blocking socket."""
 
     def __init__(self, port: int) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -91,13 +91,13 @@ def test_a_signal_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
         process.signal(number)
         assert process.ended(4) == 0
         assert f"{number.name} received" in process.log
-        assert process.log.rstrip().endswith("stopped (ottla.broker)")
+        assert process.log.rstrip().endswith("Shut down completed (ottla.broker)")
         assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
         caller.sock.close()
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    """A client that does not read its large answer makes the stop take seconds."""
+def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
+    """The first stop takes seconds, because a client does not read its large response."""
     with serving(tmp_path) as process:
         caller = Caller(process.port())
         caller.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -114,29 +114,29 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         process.signal(signal.SIGTERM)
         assert process.process.stderr is not None
         for line in process.process.stderr:
-            if "stopping" in line:
+            if "Shutting down" in line:
                 break
         with pytest.raises(subprocess.TimeoutExpired):
             process.process.wait(0.3)
         process.signal(signal.SIGINT)
         assert process.ended() == -signal.SIGINT
         caller.sock.close()
-    with serving(tmp_path) as process:  # what is on disk can stand that
+    with serving(tmp_path) as process:  # the files on disk survive that
         caller = Caller(process.port())
         topic = FetchTopic(
             "t", partitions=[FetchPartition(fetch_offset=19, partition_max_bytes=10)]
         )
-        told = caller.ask(ApiKey.FETCH, FetchRequest(topics=[topic]), 12)
-        assert told.responses[0].partitions[0].high_watermark == 20
+        reply = caller.ask(ApiKey.FETCH, FetchRequest(topics=[topic]), 12)
+        assert reply.responses[0].partitions[0].high_watermark == 20
         caller.sock.close()
 
 
-def test_what_keeps_it_from_starting_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_failed_start_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listener = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
         with serving(tmp_path, listener=listener) as process:
             assert process.ended() == 1
-            assert f"the broker can't start: [Errno 98] cannot listen on {listener}" in process.log
+            assert f"The broker can't start: [Errno 98] cannot listen on {listener}" in process.log
             assert "Traceback" not in process.log
     with serving(tmp_path) as first:
         first.port()
@@ -151,7 +151,7 @@ def test_what_keeps_it_from_starting_is_said_in_one_line(tmp_path: Path) -> None
         assert "Traceback" not in process.log
 
 
-def test_a_property_that_makes_no_sense_is_named(tmp_path: Path) -> None:
+def test_an_invalid_property_is_named(tmp_path: Path) -> None:
     with serving(tmp_path, **{"num.partitions": "many"}) as process:
         assert process.ended() == 1
         assert "num.partitions" in process.log

@@ -1,4 +1,4 @@
-"""Produce, v3 to v13: what is appended, what is refused, and how each client is told."""
+"""Produce, v3 to v13: what is appended, what is refused, and the errors of each version."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from data_path_broker import NOW_MS, Client, batch, by_producer, code, records_of, run
 
-from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.errors import ErrorCode
 from ottla.records.checksum import crc32c
 from ottla.testing.manual_clock import ManualClock
@@ -25,17 +25,17 @@ def test_batches_get_the_next_offsets(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 2)
         for number in range(3):
-            told = await client.produce("t", batch(b"a", b"b"), version, index=1)
-            assert (code(told), told.base_offset) == ("NONE", 2 * number)
-            assert told.log_append_time == -1
+            answer = await client.produce("t", batch(b"a", b"b"), version, index=1)
+            assert (code(answer), answer.base_offset) == ("NONE", 2 * number)
+            assert answer.log_append_time == -1
             if version >= 5:
-                assert told.log_start_offset == 0
+                assert answer.log_start_offset == 0
             if version >= 8:
-                assert (told.record_errors, told.error_message) == ([], None)
+                assert (answer.record_errors, answer.error_message) == ([], None)
         partition = client.broker.partitions.find("t", 1)
         assert (partition.high_watermark, partition.log.end_offset) == (6, 6)
         found = records_of(await client.fetch("t", 0, index=1))
-        assert [(each.offset, each.value) for each in found] == list(
+        assert [(record.offset, record.value) for record in found] == list(
             zip(range(6), [b"a", b"b"] * 3, strict=True)
         )
 
@@ -58,7 +58,7 @@ def test_every_kind_of_acks_appends(tmp_path: Path, version: int, acks: int) -> 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_errors_are_told_for_each_partition(tmp_path: Path, version: int) -> None:
+def test_each_partition_gets_its_error(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 2)
         known, unknown = client.topic_id("t"), bytes(range(16))
@@ -69,9 +69,12 @@ def test_errors_are_told_for_each_partition(tmp_path: Path, version: int) -> Non
         ]
         request = ProduceRequest(acks=1, topic_data=topics)
         response = await client.ask(ApiKey.PRODUCE, request, version)
-        told = [[code(each) for each in topic.partition_responses] for topic in response.responses]
+        answer = [
+            [code(partition_response) for partition_response in topic.partition_responses]
+            for topic in response.responses
+        ]
         stranger = "UNKNOWN_TOPIC_ID" if version >= 13 else "UNKNOWN_TOPIC_OR_PARTITION"
-        assert told == [["NONE", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"], [stranger]]
+        assert answer == [["NONE", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"], [stranger]]
         missing = response.responses[0].partition_responses[1]
         assert (missing.index, missing.base_offset, missing.log_append_time) == (9, -1, -1)
 
@@ -80,17 +83,17 @@ def test_errors_are_told_for_each_partition(tmp_path: Path, version: int) -> Non
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("acks", [2, -2, 32767])
-def test_acks_that_do_not_exist_append_nothing(tmp_path: Path, version: int, acks: int) -> None:
+def test_invalid_acks_append_nothing(tmp_path: Path, version: int, acks: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
-        told = await client.produce("t", batch(b"v"), version, acks=acks)
-        assert (code(told), told.base_offset) == ("INVALID_REQUIRED_ACKS", -1)
+        answer = await client.produce("t", batch(b"v"), version, acks=acks)
+        assert (code(answer), answer.base_offset) == ("INVALID_REQUIRED_ACKS", -1)
         assert client.broker.partitions.find("t", 0).log.end_offset == 0
 
     run(tmp_path, act)
 
 
-def test_one_replica_is_enough_where_there_is_no_other(tmp_path: Path) -> None:
+def test_one_replica_is_enough_if_there_is_no_other(tmp_path: Path) -> None:
     """min.insync.replicas counts for no more than the replicas there are."""
 
     async def act(client: Client) -> None:
@@ -101,7 +104,7 @@ def test_one_replica_is_enough_where_there_is_no_other(tmp_path: Path) -> None:
 
 
 def old_message(magic: int) -> bytes:
-    """One message of the time before batches, right in itself."""
+    """A valid message of the format before batches."""
     body = struct.pack(">bb", magic, 0) + (struct.pack(">q", NOW_MS) if magic else b"")
     body += struct.pack(">i1si1s", 1, b"k", 1, b"v") + bytes(60)
     message = struct.pack(">I", 0) + body
@@ -115,7 +118,7 @@ def damaged() -> bytes:
 
 
 def changed(position: int, layout: str, value: int) -> bytes:
-    """A batch with another value in its header, and a checksum that fits it."""
+    """A batch with another value in its header, and a matching checksum."""
     data = bytearray(batch(b"a", b"b"))
     struct.pack_into(layout, data, position, value)
     struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
@@ -153,8 +156,8 @@ def test_bad_records_are_refused_and_leave_no_trace(
 
     async def act(client: Client) -> None:
         await client.create("t", max_message_bytes="1000", message_timestamp_after_max_ms="1000")
-        told = await client.produce("t", data, version)
-        assert (code(told), told.base_offset) == (expected, -1)
+        answer = await client.produce("t", data, version)
+        assert (code(answer), answer.base_offset) == (expected, -1)
         partition = client.broker.partitions.find("t", 0)
         assert (partition.log.end_offset, partition.log.size) == (0, 0)
         assert (await client.produce("t", batch(b"v"), version)).base_offset == 0
@@ -163,15 +166,15 @@ def test_bad_records_are_refused_and_leave_no_trace(
 
 
 def test_transactions_need_a_coordinator_and_an_id(tmp_path: Path) -> None:
-    """Nobody would end them, and readers of committed records would wait for that for ever."""
+    """Without a coordinator they would never end, and block read_committed forever."""
 
     async def act(client: Client) -> None:
         await client.create("t")
         data = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-        told = await client.produce("t", data, transactional_id="mine")
-        assert code(told) == "NOT_ENOUGH_REPLICAS"  # try again: nobody coordinates it yet
-        told = await client.produce("t", data)
-        assert code(told) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+        answer = await client.produce("t", data, transactional_id="mine")
+        assert code(answer) == "NOT_ENOUGH_REPLICAS"  # retriable: it has no coordinator yet
+        answer = await client.produce("t", data)
+        assert code(answer) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
         assert (await client.produce("t", batch(b"v"), transactional_id="mine")).base_offset == 0
         committed = await client.fetch("t", 0, isolation_level=1)
         assert (committed.last_stable_offset, len(records_of(committed))) == (1, 1)
@@ -190,15 +193,15 @@ def test_zstd_needs_version_7(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_repeated_batch_is_told_its_first_offset(tmp_path: Path, version: int) -> None:
+def test_a_duplicate_batch_gets_its_first_offset(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         for sequence in range(5):
-            told = await client.produce("t", by_producer(sequence, b"v"), version)
-            assert told.base_offset == sequence
+            answer = await client.produce("t", by_producer(sequence, b"v"), version)
+            assert answer.base_offset == sequence
         for sequence in range(5):  # a producer has up to five requests under way
-            told = await client.produce("t", by_producer(sequence, b"v"), version)
-            assert (code(told), told.base_offset) == ("NONE", sequence)
+            answer = await client.produce("t", by_producer(sequence, b"v"), version)
+            assert (code(answer), answer.base_offset) == ("NONE", sequence)
         assert client.broker.partitions.find("t", 0).log.end_offset == 5
 
     run(tmp_path, act)
@@ -209,25 +212,25 @@ def test_sequences_must_follow_each_other(tmp_path: Path) -> None:
         await client.create("t")
         assert code(await client.produce("t", by_producer(0, b"a", b"b"))) == "NONE"
         for wrong in (1, 3):
-            told = await client.produce("t", by_producer(wrong, b"c"))
-            assert (code(told), told.base_offset) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
+            answer = await client.produce("t", by_producer(wrong, b"c"))
+            assert (code(answer), answer.base_offset) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
         assert (await client.produce("t", by_producer(2, b"c"))).base_offset == 2
         assert code(await client.produce("t", by_producer(0, b"d", epoch=1))) == "NONE"
-        told = await client.produce("t", by_producer(3, b"e", epoch=0))
-        assert code(told) == "INVALID_PRODUCER_EPOCH"
+        answer = await client.produce("t", by_producer(3, b"e", epoch=0))
+        assert code(answer) == "INVALID_PRODUCER_EPOCH"
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_log_append_time_is_the_brokers(tmp_path: Path, version: int) -> None:
+def test_log_append_time_comes_from_the_broker(tmp_path: Path, version: int) -> None:
     clock = ManualClock()
 
     async def act(client: Client) -> None:
         await client.create("t", message_timestamp_type="LogAppendTime")
         clock.advance(5000)
-        told = await client.produce("t", batch(b"a", timestamp=17), version)
-        assert told.log_append_time == NOW_MS + 5000
+        answer = await client.produce("t", batch(b"a", timestamp=17), version)
+        assert answer.log_append_time == NOW_MS + 5000
         (record,) = records_of(await client.fetch("t", 0))
         assert record.timestamp == NOW_MS + 5000
 
@@ -235,28 +238,28 @@ def test_log_append_time_is_the_brokers(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_compacted_topic_says_which_records_have_no_key(tmp_path: Path, version: int) -> None:
+def test_a_compacted_topic_names_the_records_without_keys(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", cleanup_policy="compact")
-        told = await client.produce("t", batch(b"a", b"b", key=None), version)
-        assert (code(told), told.base_offset) == ("INVALID_RECORD", -1)
+        answer = await client.produce("t", batch(b"a", b"b", key=None), version)
+        assert (code(answer), answer.base_offset) == ("INVALID_RECORD", -1)
         if version >= 8:
-            assert [each.batch_index for each in told.record_errors] == [0, 1]
-            assert all(each.batch_index_error_message for each in told.record_errors)
-            assert told.error_message
+            assert [record_error.batch_index for record_error in answer.record_errors] == [0, 1]
+            assert all(
+                record_error.batch_index_error_message for record_error in answer.record_errors
+            )
+            assert answer.error_message
         assert code(await client.produce("t", batch(b"a"), version)) == "NONE"
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_internal_topics_are_written_by_the_admin_client_alone(
-    tmp_path: Path, version: int
-) -> None:
+def test_only_the_admin_client_writes_to_internal_topics(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("g"), 0)
-        told = await client.produce(OFFSETS_TOPIC, batch(b"v"), version)
-        assert (code(told), told.base_offset) == ("INVALID_TOPIC_EXCEPTION", -1)
+        answer = await client.produce(OFFSETS_TOPIC, batch(b"v"), version)
+        assert (code(answer), answer.base_offset) == ("INVALID_TOPIC_EXCEPTION", -1)
         admin = Client(client.broker, "__admin_client")
         assert code(await admin.produce(OFFSETS_TOPIC, batch(b"v"), version)) == "NONE"
         nameless = Client(client.broker, None)
@@ -268,8 +271,8 @@ def test_internal_topics_are_written_by_the_admin_client_alone(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_failure_that_cannot_be_told_closes_the_connection(tmp_path: Path, version: int) -> None:
-    """With acks=0; what can be appended of the request is appended first."""
+def test_an_error_with_acks_0_closes_the_connection(tmp_path: Path, version: int) -> None:
+    """The valid batches of the request are appended first."""
 
     async def act(client: Client) -> None:
         await client.create("t", 2)
@@ -285,8 +288,8 @@ def test_a_failure_that_cannot_be_told_closes_the_connection(tmp_path: Path, ver
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 14])
-def test_versions_that_are_not_served_are_refused(tmp_path: Path, version: int) -> None:
-    """v0 to v2 are listed, for librdkafka's sake (KAFKA-18659), and no more than that."""
+def test_unserved_versions_are_refused(tmp_path: Path, version: int) -> None:
+    """v0 to v2 are listed for librdkafka (KAFKA-18659), but not served."""
 
     async def act(client: Client) -> None:
         with pytest.raises(ProtocolError, match=f"Produce v{version} is not served"):
@@ -302,14 +305,14 @@ def test_a_request_of_several_megabytes_arrives_whole(tmp_path: Path) -> None:
         assert (await client.produce("t", batch(value))).base_offset == 0
         assert (await client.produce("t", batch(b"small"))).base_offset == 1
         found = records_of(await client.fetch("t", 0, partition={"partition_max_bytes": 8 << 20}))
-        assert [each.value for each in found] == [value, b"small"]
+        assert [record.value for record in found] == [value, b"small"]
 
     run(tmp_path, act)
 
 
 def test_error_codes_are_those_of_kafka() -> None:
-    """A slip in the table above would be told to every client."""
-    assert ErrorCode.INVALID_TOPIC_EXCEPTION == 17
-    assert ErrorCode.INVALID_REQUIRED_ACKS == 21
-    assert ErrorCode.INVALID_RECORD == 87
-    assert ErrorCode.UNKNOWN_TOPIC_ID == 100
+    """Checks the table above, because a wrong number would reach every client."""
+    assert int(ErrorCode.INVALID_TOPIC_EXCEPTION) == 17
+    assert int(ErrorCode.INVALID_REQUIRED_ACKS) == 21
+    assert int(ErrorCode.INVALID_RECORD) == 87
+    assert int(ErrorCode.UNKNOWN_TOPIC_ID) == 100

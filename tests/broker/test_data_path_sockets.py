@@ -1,4 +1,4 @@
-"""A broker behind its sockets: fetches that wait while clients leave, or while it stops."""
+"""A broker behind its sockets: waiting fetches when clients disconnect or the broker stops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from data_path_broker import Client, batch, broker_config, code, records_of, until, waiters
 
 from ottla.broker.broker import Broker
-from ottla.net.flow import OVERLAPPING_PRODUCES_MAX
+from ottla.net.limits import OVERLAPPING_PRODUCES_MAX
 from ottla.net.loop import run as run_loop
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -60,7 +60,7 @@ Act = Callable[[Client, Connect], Awaitable[None]]
 
 
 def serve(path: Path, act: Act, **properties: str) -> None:
-    """On the loop that a broker has in real life, with a topic `t` of three partitions."""
+    """Run a broker on its real loop, with a topic `t` of three partitions."""
 
     async def main() -> None:
         broker = Broker(broker_config(path, **properties))
@@ -83,7 +83,7 @@ def serve(path: Path, act: Act, **properties: str) -> None:
             for caller in callers:
                 caller.writer.close()
             await asyncio.sleep(0.01)
-        assert took < 30  # nobody is waited for
+        assert took < 30  # no client is waited for
 
     run_loop(main())
 
@@ -94,7 +94,7 @@ def park(client: Client, caller: Caller, version: int = 18, max_wait: int = 600_
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_client_that_hangs_up_leaves_nothing_behind(tmp_path: Path, reset: bool) -> None:
+def test_a_client_that_disconnects_leaves_nothing_behind(tmp_path: Path, reset: bool) -> None:
     async def act(client: Client, connect: Connect) -> None:
         broker = client.broker
         callers = [await connect() for _ in range(20)]
@@ -110,8 +110,10 @@ def test_a_client_that_hangs_up_leaves_nothing_behind(tmp_path: Path, reset: boo
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_so_does_one_with_requests_behind_the_one_that_waits(tmp_path: Path, reset: bool) -> None:
-    """Nothing is read from it, so that only a look at its socket tells."""
+def test_a_client_that_disconnects_with_pipelined_requests_leaves_nothing_behind(
+    tmp_path: Path, reset: bool
+) -> None:
+    """The broker reads nothing from it, so only a check of its socket shows the disconnect."""
 
     async def act(client: Client, connect: Connect) -> None:
         broker = client.broker
@@ -133,7 +135,7 @@ def test_so_does_one_with_requests_behind_the_one_that_waits(tmp_path: Path, res
     serve(tmp_path, act)
 
 
-def test_a_member_that_hangs_up_while_it_joins_frees_its_connection(tmp_path: Path) -> None:
+def test_a_member_that_disconnects_while_it_joins_frees_its_connection(tmp_path: Path) -> None:
     async def act(client: Client, connect: Connect) -> None:
         broker = client.broker
         caller = await connect()
@@ -141,21 +143,21 @@ def test_a_member_that_hangs_up_while_it_joins_frees_its_connection(tmp_path: Pa
         await broker.auto_create("__consumer_offsets")
         request = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
         caller.send(ApiKey.JOIN_GROUP, request, 3)
-        await until(lambda: any(each.waiting for each in broker._server._channels))
+        await until(lambda: any(channel.waiting for channel in broker._server._channels))
         caller.hang_up(reset=False)
         await until(lambda: broker._server.connection_count == 0)
 
     serve(tmp_path, act, group_initial_rebalance_delay_ms="60000")
 
 
-def test_a_fetch_that_waits_for_minutes_is_answered_by_the_append(tmp_path: Path) -> None:
+def test_a_long_fetch_is_answered_at_the_append(tmp_path: Path) -> None:
     async def act(client: Client, connect: Connect) -> None:
         caller = await connect()
         park(client, caller)
         await until(lambda: waiters(client.broker) == 3)
         await client.produce("t", batch(b"v"), index=2)
         response = await caller.receive()
-        found = [len(records_of(each)) for each in response.responses[0].partitions]
+        found = [len(records_of(partition)) for partition in response.responses[0].partitions]
         assert found == [0, 0, 1]
 
     serve(tmp_path, act)
@@ -184,7 +186,7 @@ def test_requests_behind_a_waiting_fetch_are_answered_after_it(tmp_path: Path) -
     serve(tmp_path, act)
 
 
-def test_many_produces_on_one_connection_are_appended_in_their_order(tmp_path: Path) -> None:
+def test_produces_on_one_connection_are_appended_in_order(tmp_path: Path) -> None:
     async def act(client: Client, connect: Connect) -> None:
         caller = await connect()
         count = 5 * OVERLAPPING_PRODUCES_MAX
@@ -192,15 +194,15 @@ def test_many_produces_on_one_connection_are_appended_in_their_order(tmp_path: P
             request = client.produce_request("t", batch(b"%d" % number))
             caller.send(ApiKey.PRODUCE, request, 13)
         for number in range(count):
-            (told,) = (await caller.receive()).responses[0].partition_responses
-            assert told.base_offset == number
+            (answer,) = (await caller.receive()).responses[0].partition_responses
+            assert answer.base_offset == number
         found = records_of(await client.fetch("t", 0))
         assert [record.value for record in found] == [b"%d" % n for n in range(count)]
 
     serve(tmp_path, act)
 
 
-def test_an_append_that_could_not_be_told_to_fail_closes_the_connection(
+def test_a_failed_append_with_acks_0_closes_the_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(client: Client, connect: Connect) -> None:
@@ -214,8 +216,8 @@ def test_an_append_that_could_not_be_told_to_fail_closes_the_connection(
     assert "a produce with acks=0 failed" in caplog.text
 
 
-def test_waiting_fetches_do_not_hold_up_a_stop(tmp_path: Path) -> None:
-    """`serve` fails when stopping takes two seconds."""
+def test_waiting_fetches_do_not_delay_the_shutdown(tmp_path: Path) -> None:
+    """`serve` fails if stopping takes two seconds."""
 
     async def act(client: Client, connect: Connect) -> None:
         for _ in range(10):
@@ -225,8 +227,8 @@ def test_waiting_fetches_do_not_hold_up_a_stop(tmp_path: Path) -> None:
     serve(tmp_path, act)
 
 
-def test_a_stop_takes_no_new_requests_and_answers_the_old_ones(tmp_path: Path) -> None:
-    """A client that never pauses does not hold it up either."""
+def test_a_shutdown_accepts_no_new_requests_and_answers_the_others(tmp_path: Path) -> None:
+    """A client that never pauses does not delay it either."""
 
     async def act(client: Client, connect: Connect) -> None:
         caller = await connect()
@@ -251,27 +253,27 @@ def test_a_stop_takes_no_new_requests_and_answers_the_old_ones(tmp_path: Path) -
         partition = client.broker.partitions.find("t", 0)
         await client.broker._server.stop(5)
         await going
-        # Whatever was appended was answered: the client need not wonder.
+        # Every appended batch was acknowledged, so the client knows its state.
         assert answered == partition.high_watermark
 
     serve(tmp_path, act)
 
 
-def test_a_deleted_topic_is_told_to_who_waits(tmp_path: Path) -> None:
+def test_a_waiting_fetch_is_answered_when_its_topic_is_deleted(tmp_path: Path) -> None:
     async def act(client: Client, connect: Connect) -> None:
         caller = await connect()
         park(client, caller, version=12)
         await until(lambda: waiters(client.broker) == 3)
         await client.broker.controller.delete_topics(["t"])
         response = await caller.receive()
-        codes = {code(each) for each in response.responses[0].partitions}
+        codes = {code(partition) for partition in response.responses[0].partitions}
         assert codes == {"UNKNOWN_TOPIC_OR_PARTITION"}
 
     serve(tmp_path, act)
 
 
-def test_a_large_answer_is_whole_although_its_topic_is_deleted_meanwhile(tmp_path: Path) -> None:
-    """The response is on its way from a file that has lost its name."""
+def test_a_large_response_is_complete_although_its_topic_is_deleted(tmp_path: Path) -> None:
+    """The response is being sent from a file that is already unlinked."""
 
     async def act(client: Client, connect: Connect) -> None:
         value = bytes(range(256)) * 3000
@@ -283,10 +285,10 @@ def test_a_large_answer_is_whole_although_its_topic_is_deleted_meanwhile(tmp_pat
         size = {"partition_max_bytes": 1 << 30}
         request = client.fetch_request("t", {0: 0}, partition=size)
         caller.send(ApiKey.FETCH, request, 18)
-        await until(lambda: any(each.busy for each in client.broker._server._channels))
+        await until(lambda: any(channel.busy for channel in client.broker._server._channels))
         await client.broker.controller.delete_topics(["t"])
         transport.resume_reading()
-        (told,) = (await caller.receive()).responses[0].partitions
-        assert [record.value for record in records_of(told)] == [value] * 30
+        (answer,) = (await caller.receive()).responses[0].partitions
+        assert [record.value for record in records_of(answer)] == [value] * 30
 
     serve(tmp_path, act)

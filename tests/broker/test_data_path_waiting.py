@@ -1,4 +1,4 @@
-"""Fetches that wait: what wakes them, what they leave behind, and sessions (KIP-227)."""
+"""Delayed fetches: what wakes them, what they leave behind, and sessions (KIP-227)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from data_path_broker import NOW_MS, Client, batch, code, records_of, run, waiters
 
-from ottla.records.batch import Origin
+from ottla.records.batch import AppendOrigin
 from ottla.records.control import Marker, build_marker
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
@@ -26,15 +26,17 @@ VERSIONS = [4, 7, 12, 13, 18]
 LONG: dict[str, Any] = {"max_wait": 60_000}
 
 
-def parked(client: Client, topic: str, at: dict[int, int], version: int, **options: Any) -> Any:
-    """A fetch that has looked, found nothing and waits."""
+def begin_fetch(
+    client: Client, topic: str, at: dict[int, int], version: int, **options: Any
+) -> Any:
+    """A fetch that found nothing and waits."""
     request = client.fetch_request(topic, at, **{**LONG, **options})
     waiting = asyncio.ensure_future(client.begin(ApiKey.FETCH, request, version)())
     assert waiters(client.broker) == len(at)
     return waiting
 
 
-async def told(waiting: asyncio.Future[Any]) -> list[Any]:
+async def responses(waiting: asyncio.Future[Any]) -> list[Any]:
     response = await asyncio.wait_for(waiting, 60)
     return [part for topic in response.responses for part in topic.partitions]
 
@@ -46,39 +48,39 @@ async def delete(client: Client, name: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_append_wakes_who_waits_for_it(tmp_path: Path, version: int) -> None:
+def test_an_append_wakes_a_waiting_fetch(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 3)
         other = Client(client.broker)
-        waiting = parked(client, "t", {0: 0, 1: 0, 2: 0}, version)
+        waiting = begin_fetch(client, "t", {0: 0, 1: 0, 2: 0}, version)
         await other.produce("t", batch(b"v"), index=1)
-        answers = await told(waiting)
-        assert [len(records_of(each)) for each in answers] == [0, 1, 0]
-        assert [each.high_watermark for each in answers] == [0, 1, 0]
+        answers = await responses(waiting)
+        assert [len(records_of(answer)) for answer in answers] == [0, 1, 0]
+        assert [answer.high_watermark for answer in answers] == [0, 1, 0]
         assert waiters(client.broker) == 0
 
     run(tmp_path, act)
 
 
-def test_it_waits_until_there_is_enough(tmp_path: Path) -> None:
+def test_a_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 2)
         size = len(batch(b"v"))
         other = Client(client.broker)
-        waiting = parked(client, "t", {0: 0, 1: 0}, 18, min_bytes=3 * size)
+        waiting = begin_fetch(client, "t", {0: 0, 1: 0}, 18, min_bytes=3 * size)
         for index in (0, 1):
             await other.produce("t", batch(b"v"), index=index)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert not waiting.done()
         await other.produce("t", batch(b"v"), index=1)
-        assert [len(records_of(each)) for each in await told(waiting)] == [1, 2]
+        assert [len(records_of(answer)) for answer in await responses(waiting)] == [1, 2]
         assert waiters(client.broker) == 0
 
     run(tmp_path, act)
 
 
-def test_who_waits_for_much_does_not_look_at_every_append(tmp_path: Path) -> None:
+def test_a_fetch_with_large_min_bytes_does_not_read_at_every_append(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 3)
         partitions = client.broker.partitions
@@ -90,26 +92,26 @@ def test_who_waits_for_much_does_not_look_at_every_append(tmp_path: Path) -> Non
             return find(topic, index)
 
         size, other = len(batch(b"v")), Client(client.broker)
-        waiting = parked(client, "t", {0: 0, 1: 0, 2: 0}, 18, min_bytes=30 * size)
+        waiting = begin_fetch(client, "t", {0: 0, 1: 0, 2: 0}, 18, min_bytes=30 * size)
         partitions.find = counting  # type: ignore[method-assign]
         for number in range(30):
             assert (looks, waiting.done()) == (0, False)
             await other.produce("t", batch(b"v"), index=number % 3)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        assert [len(records_of(each)) for each in await told(waiting)] == [10, 10, 10]
+        assert [len(records_of(answer)) for answer in await responses(waiting)] == [10, 10, 10]
         assert looks == 3
 
     run(tmp_path, act)
 
 
-def test_the_end_of_a_transaction_is_worth_a_look_however_small_it_is(tmp_path: Path) -> None:
+def test_a_small_transaction_marker_wakes_a_waiting_fetch(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         partition = client.broker.partitions.find("t", 0)
         size = len(batch(bytes(1000)))
         request = {"min_bytes": size, "isolation_level": 1}
-        waiting = parked(client, "t", {0: 0}, 18, **request)
+        waiting = begin_fetch(client, "t", {0: 0}, 18, **request)
         begun = batch(
             bytes(1000), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
         )
@@ -119,37 +121,42 @@ def test_the_end_of_a_transaction_is_worth_a_look_however_small_it_is(tmp_path: 
         assert not waiting.done()
         end = build_marker(Marker(True, 0), producer_id=5, producer_epoch=0, timestamp=NOW_MS)
         partition.log.append(
-            memoryview(bytearray(end)), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR
+            memoryview(bytearray(end)),
+            leader_epoch=0,
+            now_ms=NOW_MS,
+            origin=AppendOrigin.COORDINATOR,
         )
         partition.append(memoryview(bytearray(batch(b"v"))), NOW_MS)
-        (answer,) = await told(waiting)
+        (answer,) = await responses(waiting)
         assert (answer.last_stable_offset, answer.aborted_transactions) == (3, [])
 
     run(tmp_path, act)
 
 
-def test_all_that_comes_in_one_turn_is_one_answer(tmp_path: Path) -> None:
+def test_all_appends_of_one_turn_are_in_one_response(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
-        waiting = parked(client, "t", {0: 0}, 18)
+        waiting = begin_fetch(client, "t", {0: 0}, 18)
         partition = client.broker.partitions.find("t", 0)
         for _ in range(5):
             partition.append(memoryview(bytearray(batch(b"v"))), NOW_MS)
-        (answer,) = await told(waiting)
+        (answer,) = await responses(waiting)
         assert len(records_of(answer)) == 5
 
     run(tmp_path, act)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_when_the_time_is_over_it_is_told_what_there_is(tmp_path: Path, version: int) -> None:
+def test_a_fetch_is_answered_after_max_wait(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         await client.produce("t", batch(b"v"))
         began = time.monotonic()
-        (answer,) = await told(parked(client, "t", {0: 0}, version, max_wait=50, min_bytes=5000))
+        (answer,) = await responses(
+            begin_fetch(client, "t", {0: 0}, version, max_wait=50, min_bytes=5000)
+        )
         assert len(records_of(answer)) == 1
-        (answer,) = await told(parked(client, "t", {0: 1}, version, max_wait=50))
+        (answer,) = await responses(begin_fetch(client, "t", {0: 1}, version, max_wait=50))
         assert (answer.high_watermark, answer.records) == (1, b"")
         assert time.monotonic() - began > 0.09
         assert waiters(client.broker) == 0
@@ -158,26 +165,26 @@ def test_when_the_time_is_over_it_is_told_what_there_is(tmp_path: Path, version:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_deleted_topic_wakes_who_waits_for_it(tmp_path: Path, version: int) -> None:
+def test_a_deleted_topic_wakes_a_waiting_fetch(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 2)
         gone = list(client.broker.partitions)
-        waiting = parked(client, "t", {0: 0, 1: 0}, version)
+        waiting = begin_fetch(client, "t", {0: 0, 1: 0}, version)
         await delete(client, "t")
         expected = "UNKNOWN_TOPIC_ID" if version >= 13 else "UNKNOWN_TOPIC_OR_PARTITION"
-        assert [code(each) for each in await told(waiting)] == [expected] * 2
+        assert [code(answer) for answer in await responses(waiting)] == [expected] * 2
         assert [len(partition.waiting) for partition in gone] == [0, 0]
 
     run(tmp_path, act)
 
 
-def test_a_topic_made_anew_wakes_who_waited_for_the_old_one(tmp_path: Path) -> None:
-    """By name, and before the waiting fetch had a look: it belongs to the new topic then."""
+def test_a_recreated_topic_wakes_a_fetch_of_the_old_one(tmp_path: Path) -> None:
+    """Recreated before the waiting fetch reads again, which then gets the new topic by name."""
 
     async def act(client: Client) -> None:
         await client.create("t")
         old = client.broker.partitions.find("t", 0)
-        waiting = parked(client, "t", {0: 0}, 12)
+        waiting = begin_fetch(client, "t", {0: 0}, 12)
         await client.broker.controller.delete_topics(["t"])
         await client.create("t")
         new = client.broker.partitions.find("t", 0)
@@ -187,37 +194,37 @@ def test_a_topic_made_anew_wakes_who_waited_for_the_old_one(tmp_path: Path) -> N
         assert not waiting.done()
         assert (len(old.waiting), len(new.waiting)) == (0, 1)
         await Client(client.broker).produce("t", batch(b"v"))
-        (answer,) = await told(waiting)
+        (answer,) = await responses(waiting)
         assert len(records_of(answer)) == 1
         assert waiters(client.broker) == 0
 
     run(tmp_path, act)
 
 
-def test_a_directory_that_fails_wakes_who_waits_for_its_partitions(tmp_path: Path) -> None:
+def test_a_failed_directory_wakes_fetches_of_its_partitions(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
-        waiting = parked(client, "t", {0: 0}, 18)
+        waiting = begin_fetch(client, "t", {0: 0}, 18)
         log = client.broker.partitions.find("t", 0).log
         log.dir.failed(OSError(errno.EIO, "a test"), "test")
-        assert [code(each) for each in await told(waiting)] == ["KAFKA_STORAGE_ERROR"]
+        assert [code(answer) for answer in await responses(waiting)] == ["KAFKA_STORAGE_ERROR"]
 
     run(tmp_path, act)
 
 
-def test_deleted_records_wake_who_waits_among_them(tmp_path: Path) -> None:
+def test_deleted_records_wake_a_fetch_below_the_start_offset(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         for _ in range(3):
             await client.produce("t", batch(b"v"))
-        waiting = parked(client, "t", {0: 1}, 18, min_bytes=10_000)
+        waiting = begin_fetch(client, "t", {0: 1}, 18, min_bytes=10_000)
         client.broker.partitions.find("t", 0).delete_records(2, NOW_MS)
-        assert [code(each) for each in await told(waiting)] == ["OFFSET_OUT_OF_RANGE"]
+        assert [code(answer) for answer in await responses(waiting)] == ["OFFSET_OUT_OF_RANGE"]
 
     run(tmp_path, act)
 
 
-def test_who_leaves_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_cancelled_fetch_leaves_nothing_behind(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 3)
         request = client.fetch_request("t", {0: 0, 1: 0, 2: 0}, max_wait=2**31 - 1)
@@ -258,7 +265,7 @@ class Reader:
         return await self.client.ask(ApiKey.FETCH, request, self.version)
 
     async def read(self, at: dict[int, int], forget: tuple[int, ...] = ()) -> dict[int, int]:
-        """How many records of which partition; the session goes on."""
+        """Fetch in the session; returns the count of records by partition."""
         response = await self.ask(at, forget)
         assert response.error_code == 0
         self.session = (response.session_id, self.session[1] + 1)
@@ -270,7 +277,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("version", range(7, 19))
-def test_a_session_tells_only_what_is_new(tmp_path: Path, version: int) -> None:
+def test_a_session_returns_only_changed_partitions(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 3)
         reader = Reader(client, version)
@@ -281,13 +288,13 @@ def test_a_session_tells_only_what_is_new(tmp_path: Path, version: int) -> None:
         await client.produce("t", batch(b"v"), index=1)
         assert await reader.read({}) == {1: 1}
         assert await reader.read({1: 1}) == {}
-        # Partition 2 is forgotten, and not told of; 0 is read from elsewhere.
+        # Partition 2 is forgotten and not in the response; 0 is read from another offset.
         for index in (0, 2):
             await client.produce("t", batch(b"v"), index=index)
         assert await reader.read({}, forget=(2,)) == {0: 1}
         assert await reader.read({0: 1, 2: 0}) == {2: 1}
         assert reader.session == (session_id, 6)
-        # The start of the log is news too, and a high watermark that was not told yet.
+        # A new log start offset is a change, too, and so is a new high watermark.
         client.broker.partitions.find("t", 1).delete_records(1, NOW_MS)
         assert await reader.read({2: 1}) == {1: 0}
 
@@ -295,9 +302,7 @@ def test_a_session_tells_only_what_is_new(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 12, 13, 18])
-def test_an_error_is_told_until_it_is_gone_and_then_the_partition(
-    tmp_path: Path, version: int
-) -> None:
+def test_a_session_repeats_an_error_until_it_is_gone(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         reader = Reader(client, version)
@@ -305,7 +310,7 @@ def test_an_error_is_told_until_it_is_gone_and_then_the_partition(
         for _ in range(2):
             response = await reader.ask({})
             reader.session = (reader.session[0], reader.session[1] + 1)
-            assert [code(each) for each in response.responses[0].partitions] == [
+            assert [code(partition) for partition in response.responses[0].partitions] == [
                 "UNKNOWN_TOPIC_OR_PARTITION"
             ]
         await client.broker.controller.create_partitions({"t": (8, None)})
@@ -316,7 +321,7 @@ def test_an_error_is_told_until_it_is_gone_and_then_the_partition(
 
 
 @pytest.mark.parametrize("version", range(7, 19))
-def test_a_session_that_is_not_so_is_refused(tmp_path: Path, version: int) -> None:
+def test_an_invalid_session_is_refused(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 2)
         reader = Reader(client, version)
@@ -341,7 +346,7 @@ def test_a_session_that_is_not_so_is_refused(tmp_path: Path, version: int) -> No
     run(tmp_path, act)
 
 
-def test_a_session_ends_when_told_so_and_a_new_one_takes_its_place(tmp_path: Path) -> None:
+def test_a_session_ends_on_request_and_a_new_one_replaces_it(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         sessions = client.broker.fetch_sessions
@@ -355,7 +360,7 @@ def test_a_session_ends_when_told_so_and_a_new_one_takes_its_place(tmp_path: Pat
         reader.session = (reader.session[0], -1)
         response = await reader.ask({0: 0})
         assert (response.session_id, len(sessions)) == (0, 0)
-        # Whose last partition is forgotten has no session either, and nothing to wait for.
+        # A session ends with its last partition, and has nothing to wait for.
         reader.session = (0, 0)
         await reader.read({0: 0})
         response = await reader.ask({}, forget=(0,), max_wait=60_000)
@@ -364,7 +369,7 @@ def test_a_session_ends_when_told_so_and_a_new_one_takes_its_place(tmp_path: Pat
     run(tmp_path, act)
 
 
-def test_without_room_for_a_session_every_fetch_is_a_whole_one(tmp_path: Path) -> None:
+def test_without_room_for_a_session_every_fetch_is_a_full_fetch(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         assert await Reader(client, 18).read({0: 0}) == {0: 0}
@@ -375,7 +380,7 @@ def test_without_room_for_a_session_every_fetch_is_a_whole_one(tmp_path: Path) -
     run(tmp_path, act, max_incremental_fetch_session_cache_slots="1")
 
 
-def test_a_waiting_fetch_of_a_session_is_woken_with_the_news_alone(tmp_path: Path) -> None:
+def test_a_waiting_fetch_of_a_session_returns_only_the_news(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t", 3)
         reader = Reader(client, 18)
@@ -384,15 +389,15 @@ def test_a_waiting_fetch_of_a_session_is_woken_with_the_news_alone(tmp_path: Pat
         await asyncio.sleep(0)
         assert waiters(client.broker) == 3
         await Client(client.broker).produce("t", batch(b"v"), index=2)
-        answers = await told(waiting)
-        assert [each.partition_index for each in answers] == [2]
+        answers = await responses(waiting)
+        assert [answer.partition_index for answer in answers] == [2]
         assert waiters(client.broker) == 0
 
     run(tmp_path, act)
 
 
 def test_partitions_take_turns_in_a_session(tmp_path: Path) -> None:
-    """With room for one batch each time, none of them is left out."""
+    """With room for one batch per response, no partition starves."""
 
     async def act(client: Client) -> None:
         await client.create("t", 3)

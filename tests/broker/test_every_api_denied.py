@@ -1,6 +1,6 @@
-"""A client without rights, at every API: an authorisation error, or an answer without anything.
+"""A client without rights, at every API: an authorization error, or an empty response.
 
-Redpanda's CVE-2023-50976 was an API that nobody had thought of; this walks through all of them.
+Redpanda's CVE-2023-50976 was a forgotten API; this test covers all of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from data_path_broker import Client, run
 from every_request import GROUP, TOPIC, TXN, codes, requests
 
 from ottla.auth.principal import user
+from ottla.broker.authorization.api_authorizations import API_AUTHORIZATIONS
 from ottla.broker.dispatch import ROUTES
-from ottla.broker.guards.table import GUARDS
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 
@@ -39,8 +39,8 @@ FREE = {
 FILTERED = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER}
 
 
-def test_every_api_has_a_guard_and_a_request() -> None:
-    assert ROUTES.keys() <= GUARDS.keys()
+def test_every_api_has_an_authorization_and_a_request() -> None:
+    assert ROUTES.keys() <= API_AUTHORIZATIONS.keys()
     assert ROUTES.keys() == requests(bytes(16), 0).keys()
 
 
@@ -77,7 +77,7 @@ def _check(key: ApiKey, version: int, response: Any) -> None:
     elif key is ApiKey.DESCRIBE_CLUSTER:
         assert response.cluster_authorized_operations == 0, what
     elif key is ApiKey.DESCRIBE_LOG_DIRS and version < 3:
-        assert response.results == [], what  # these versions have no room for the error
+        assert response.results == [], what  # these versions have no field for the error
     else:
         found = codes(response)
         assert found & DENIED, what
@@ -86,7 +86,7 @@ def _check(key: ApiKey, version: int, response: Any) -> None:
 
 @pytest.mark.parametrize("newest", [True, False])
 def test_a_super_user_is_not_refused_anywhere(tmp_path: Path, newest: bool) -> None:
-    """The same requests: whatever else is wrong with them, nothing is for lack of a right."""
+    """The same requests may fail for other reasons, but not for lack of a permission."""
 
     async def walk(client: Client) -> None:
         await client.create(TOPIC)
@@ -95,7 +95,7 @@ def test_a_super_user_is_not_refused_anywhere(tmp_path: Path, newest: bool) -> N
             version = route.version_max if newest else route.version_min
             request = requests(client.topic_id(TOPIC), version)[ApiKey(key)]()
             if key in (ApiKey.PUSH_TELEMETRY, ApiKey.JOIN_GROUP, ApiKey.ENVELOPE):
-                continue  # these wait, or need another request before them
+                continue  # these wait, or need an earlier request
             if key == ApiKey.DELETE_TOPICS:
                 continue  # the others need the topic
             response = await client.ask(ApiKey(key), request, version)
@@ -105,8 +105,8 @@ def test_a_super_user_is_not_refused_anywhere(tmp_path: Path, newest: bool) -> N
     run(tmp_path, walk, **AUTHORIZER)
 
 
-def test_names_are_not_told(tmp_path: Path) -> None:
-    """What exists and what does not is refused alike."""
+def test_topic_names_are_not_disclosed(tmp_path: Path) -> None:
+    """Existing and missing topics get the same error."""
 
     async def compare(client: Client) -> None:
         await client.create(TOPIC)

@@ -1,4 +1,4 @@
-"""Read, process, write: many transactions at once, with restarts, beside a model of what holds."""
+"""Consume-process-produce: concurrent transactions with restarts, compared with a model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from data_path_broker import Client, batch, records_of
 from transaction_client import TransactionClient, committed_offset, play
 
-from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.errors import ErrorCode
-from ottla.records.batch import BatchHeader, Origin, check_batches
+from ottla.records.batch import AppendOrigin, BatchHeader, check_batches
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -21,7 +21,7 @@ from ottla.wire.messages.txn_offset_commit import (
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
-    return check_batches(memoryview(data), batch_size_max=0, origin=Origin.LEADER)
+    return check_batches(memoryview(data), batch_size_max=0, origin=AppendOrigin.LEADER)
 
 
 ACTS = 3
@@ -29,7 +29,7 @@ STEPS = 40
 
 
 class Worker:
-    """A producer with a transaction now and then; it remembers what it has written in it."""
+    """A producer with occasional transactions, which remembers what it wrote in them."""
 
     def __init__(self, client: TransactionClient, *, old: bool) -> None:
         self.client = client
@@ -50,10 +50,10 @@ class Worker:
             base_sequence=self.sequences[index],
             transactional=True,
         )
-        told = await Client(client.broker).produce(
+        result = await Client(client.broker).produce(
             "t", data, 11 if self.old else 13, index, transactional_id=client.transactional_id
         )
-        assert told.error_code == 0, ErrorCode(told.error_code)
+        assert result.error_code == 0, ErrorCode(result.error_code)
         self.sequences[index] += 1
         self.written.append((index, value))
 
@@ -90,11 +90,14 @@ async def committed(client: Client, index: int) -> set[bytes]:
     offset = 0
     end = client.broker.partitions.find("t", index).last_stable_offset
     while offset < end:
-        told = await client.fetch("t", offset, index=index, isolation_level=1)
-        headers = headers_of(bytes(told.records))
-        aborted = {each.first_offset: each.producer_id for each in told.aborted_transactions}
+        result = await client.fetch("t", offset, index=index, isolation_level=1)
+        headers = headers_of(bytes(result.records))
+        aborted = {
+            transaction.first_offset: transaction.producer_id
+            for transaction in result.aborted_transactions
+        }
         skipped: set[int] = set()
-        values = {record.offset: record.value for record in records_of(told)}
+        values = {record.offset: record.value for record in records_of(result)}
         for header in headers:
             for first, producer in aborted.items():
                 if first <= header.base_offset:
@@ -113,7 +116,7 @@ async def committed(client: Client, index: int) -> set[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_committed_is_seen_and_nothing_else(tmp_path: Path, seed: int) -> None:
+def test_only_committed_records_are_visible(tmp_path: Path, seed: int) -> None:
     chance = Random(seed)
     workers: list[Worker] = []
     seen: list[set[bytes]] = [set(), set()]
@@ -123,9 +126,9 @@ def test_what_is_committed_is_seen_and_nothing_else(tmp_path: Path, seed: int) -
     async def begin(client: TransactionClient) -> None:
         await client.broker.auto_create(OFFSETS_TOPIC)
         for number in range(3):
-            each = TransactionClient(client.broker, f"id-{number}")
-            await each.init()
-            workers.append(Worker(each, old=number == 0))
+            worker_client = TransactionClient(client.broker, f"id-{number}")
+            await worker_client.init()
+            workers.append(Worker(worker_client, old=number == 0))
 
     async def work(client: TransactionClient) -> None:
         nonlocal offset, order

@@ -1,4 +1,4 @@
-"""Feature levels: who supports what, which level the cluster is at, and what a level turns off."""
+"""Feature levels: supported ranges, the finalized level, and the APIs that it disables."""
 
 from __future__ import annotations
 
@@ -38,23 +38,31 @@ async def update(broker: Broker, *updates: tuple[str, int, int], **more: Any) ->
 
 
 def levels(answer: Any) -> dict[str, int]:
-    return {each.name: each.max_version_level for each in answer.finalized_features}
+    return {
+        finalized_feature.name: finalized_feature.max_version_level
+        for finalized_feature in answer.finalized_features
+    }
 
 
-def test_a_new_cluster_is_at_the_levels_of_its_program(tmp_path: Path) -> None:
+def test_a_new_cluster_has_the_feature_levels_of_its_program(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         answer = await versions(cluster[0])
         assert answer.finalized_features_epoch == 0
-        assert levels(answer) == {each.name: each.level for each in FEATURES}
-        supported = {each.name: each.min_version for each in answer.supported_features}
+        assert levels(answer) == {feature.name: feature.level for feature in FEATURES}
+        supported = {
+            supported_feature.name: supported_feature.min_version
+            for supported_feature in answer.supported_features
+        }
         assert supported["group.version"] == 0
         old = await versions(cluster[0], 3)
-        assert all(each.min_version >= 1 for each in old.supported_features)
+        assert all(
+            supported_feature.min_version >= 1 for supported_feature in old.supported_features
+        )
 
     play(tmp_path, act, brokers=1)
 
 
-def test_a_level_holds_on_every_broker_and_turns_its_apis_off(tmp_path: Path) -> None:
+def test_a_level_applies_on_every_broker_and_disables_its_apis(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         other = cluster[1]
         assert (await update(cluster[0], ("group.version", 0, SAFE_DOWNGRADE))).error_code == 0
@@ -62,7 +70,7 @@ def test_a_level_holds_on_every_broker_and_turns_its_apis_off(tmp_path: Path) ->
         answer = await versions(other)
         assert answer.finalized_features_epoch == 1
         assert "group.version" not in levels(answer)
-        served = {each.api_key for each in answer.api_keys}
+        served = {api_key.api_key for api_key in answer.api_keys}
         assert ApiKey.CONSUMER_GROUP_HEARTBEAT not in served
         assert ApiKey.CONSUMER_GROUP_DESCRIBE not in served
         assert ApiKey.SHARE_FETCH in served
@@ -72,12 +80,12 @@ def test_a_level_holds_on_every_broker_and_turns_its_apis_off(tmp_path: Path) ->
         assert (await update(other, ("group.version", 1, UPGRADE))).error_code == 0
         answer = await versions(other)
         assert answer.finalized_features_epoch == 2
-        assert ApiKey.CONSUMER_GROUP_HEARTBEAT in {each.api_key for each in answer.api_keys}
+        assert ApiKey.CONSUMER_GROUP_HEARTBEAT in {api_key.api_key for api_key in answer.api_keys}
 
     play(tmp_path, act, brokers=2)
 
 
-def test_levels_outlive_the_broker(tmp_path: Path) -> None:
+def test_levels_survive_a_restart(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         assert (await update(cluster[0], ("share.version", 0, SAFE_DOWNGRADE))).error_code == 0
         await cluster.stop(0)
@@ -98,7 +106,7 @@ def test_levels_outlive_the_broker(tmp_path: Path) -> None:
         ("group.version", -1, SAFE_DOWNGRADE, "A feature version cannot be less than 0."),
     ],
 )
-def test_an_update_is_refused_in_kafkas_words(
+def test_an_update_is_refused_with_kafkas_messages(
     tmp_path: Path, name: str, level: int, kind: int, reason: str
 ) -> None:
     async def act(cluster: Brokers) -> None:
@@ -126,7 +134,7 @@ def test_version_0_and_1_answer_for_each_feature(tmp_path: Path) -> None:
         keys = [FeatureUpdateKey("group.version", 0, allow_downgrade=True)]
         request = UpdateFeaturesRequest(feature_updates=keys)
         answer = await Client(cluster[0]).ask(ApiKey.UPDATE_FEATURES, request, 0)
-        assert [(each.feature, each.error_code) for each in answer.results] == [
+        assert [(result.feature, result.error_code) for result in answer.results] == [
             ("group.version", 0)
         ]
 
@@ -134,12 +142,14 @@ def test_version_0_and_1_answer_for_each_feature(tmp_path: Path) -> None:
 
 
 def test_a_level_that_another_broker_does_not_support_is_refused(tmp_path: Path) -> None:
-    """As in the middle of a rolling upgrade: broker 1 runs an older program."""
+    """As during a rolling upgrade: broker 1 runs an older version."""
 
     async def act(cluster: Brokers) -> None:
         await cluster.until(lambda: 1 in cluster[0].image.brokers)
         image = cluster[0].image.brokers[1]
-        assert {each.name for each in image.features} == {each.name for each in FEATURES}
+        assert {feature.name for feature in image.features} == {
+            feature.name for feature in FEATURES
+        }
         await cluster.stop(1)
         older = (SupportedFeature("transaction.version", 0, 1),)
         with pytest.MonkeyPatch.context() as patch:
@@ -154,8 +164,8 @@ def test_a_level_that_another_broker_does_not_support_is_refused(tmp_path: Path)
     play(tmp_path, act, brokers=2)
 
 
-def test_a_program_that_does_not_know_the_level_is_not_registered(tmp_path: Path) -> None:
-    """As after a downgrade of the software alone."""
+def test_a_program_that_does_not_support_the_level_cannot_register(tmp_path: Path) -> None:
+    """As after a downgrade of the software without its feature levels."""
 
     async def act(cluster: Brokers) -> None:
         value = layout.dump_features({"transaction.version": 3})
@@ -167,7 +177,7 @@ def test_a_program_that_does_not_know_the_level_is_not_registered(tmp_path: Path
     play(tmp_path, act, brokers=1)
 
 
-def test_the_stored_form_is_that_of_kafkas_feature_node(tmp_path: Path) -> None:
+def test_levels_are_stored_like_kafkas_feature_znode(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await update(cluster[0], ("group.version", 0, SAFE_DOWNGRADE))
         entry = await cluster[0]._meta_store.get("/feature")
@@ -178,7 +188,7 @@ def test_the_stored_form_is_that_of_kafkas_feature_node(tmp_path: Path) -> None:
     play(tmp_path, act, brokers=1)
 
 
-def test_describe_quorum_says_where_the_metadata_is(tmp_path: Path) -> None:
+def test_describe_quorum_says_where_the_metadata_is_stored(tmp_path: Path) -> None:
     async def main() -> Any:
         properties = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
         broker = Broker(ServerConfig(properties))

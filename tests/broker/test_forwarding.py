@@ -1,4 +1,4 @@
-"""Requests for the controller, asked of any broker."""
+"""Requests for the controller, sent to any broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cluster_brokers import Brokers, with_brokers
 
-from ottla.broker.forwarding import ask_controller, until_image
+from ottla.broker.forwarding import await_image, call_controller
 from ottla.broker.handlers.envelope import FORWARDED
 from ottla.cluster import layout
 from ottla.errors import ErrorCode, KafkaError
@@ -56,20 +56,20 @@ async def create(brokers: Brokers, broker_id: int, *names: str) -> CreateTopicsR
 def test_any_broker_creates_grows_and_deletes_topics(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         made = await create(brokers, 2, "t", "u", "bad name")
-        codes = {each.name: each.error_code for each in made.topics}
+        codes = {topic.name: topic.error_code for topic in made.topics}
         assert codes == {"t": 0, "u": 0, "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION}
-        assert {"t", "u"} <= brokers[2].image.topics.keys()  # as soon as the answer is here
+        assert {"t", "u"} <= brokers[2].image.topics.keys()  # as soon as the response has arrived
         grown = await brokers.ask(
             3,
             CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=5)]),
             ApiKey.CREATE_PARTITIONS,
             CreatePartitionsResponse,
         )
-        assert [each.error_code for each in grown.results] == [0]
+        assert [result.error_code for result in grown.results] == [0]
         assert len(brokers[3].image.topics["t"].partitions) == 5
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t"), DeleteTopicState("no")])
         gone = await brokers.ask(3, request, ApiKey.DELETE_TOPICS, DeleteTopicsResponse)
-        assert {each.name: each.error_code for each in gone.responses} == {
+        assert {response.name: response.error_code for response in gone.responses} == {
             "t": 0,
             "no": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
@@ -78,18 +78,18 @@ def test_any_broker_creates_grows_and_deletes_topics(tmp_path: Path) -> None:
     with_brokers(tmp_path, scenario)
 
 
-def test_older_versions_keep_their_meaning_on_the_way(tmp_path: Path) -> None:
+def test_older_versions_keep_their_meaning_when_forwarded(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await create(brokers, 2, "t")
         request = DeleteTopicsRequest(topic_names=["t"], timeout=5000)
         gone = await brokers.ask(2, request, ApiKey.DELETE_TOPICS, DeleteTopicsResponse, version=1)
-        assert [(each.name, each.error_code) for each in gone.responses] == [("t", 0)]
+        assert [(response.name, response.error_code) for response in gone.responses] == [("t", 0)]
         assert "t" not in brokers[2].image.topics
 
     with_brokers(tmp_path, scenario)
 
 
-def test_a_quota_holds_for_the_client_whichever_broker_it_asks(tmp_path: Path) -> None:
+def test_a_quota_applies_to_a_client_on_every_broker(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         entity = (("client-id", "test"),)
         rate = {"controller_mutation_rate": "0.1"}
@@ -106,42 +106,42 @@ def test_a_request_waits_for_the_next_controller(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.crash(1)
         made = await create(brokers, 2, "t")
-        assert [each.error_code for each in made.topics] == [0]
+        assert [topic.error_code for topic in made.topics] == [0]
         assert brokers[2].image.controller_id in (2, 3)
 
     with_brokers(tmp_path, scenario)
 
 
-def test_without_a_controller_a_client_is_told_so_in_its_time(tmp_path: Path) -> None:
+def test_without_a_controller_a_request_fails_within_its_timeout(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
-        await brokers[2]._campaign.halt()
+        await brokers[2]._election.halt()
         await brokers.crash(1)
         request = creation("t", timeout=300)
         made = await brokers.ask(2, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse)
-        assert [each.error_code for each in made.topics] == [ErrorCode.NOT_CONTROLLER]
+        assert [topic.error_code for topic in made.topics] == [ErrorCode.NOT_CONTROLLER]
         growth = CreatePartitionsRequest([CreatePartitionsTopic(name="t", count=5)], 100)
         grown = await brokers.ask(2, growth, ApiKey.CREATE_PARTITIONS, CreatePartitionsResponse)
-        assert [each.error_code for each in grown.results] == [ErrorCode.NOT_CONTROLLER]
+        assert [result.error_code for result in grown.results] == [ErrorCode.NOT_CONTROLLER]
         end = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout=100)
         gone = await brokers.ask(2, end, ApiKey.DELETE_TOPICS, DeleteTopicsResponse)
-        assert [each.error_code for each in gone.responses] == [ErrorCode.NOT_CONTROLLER]
+        assert [response.error_code for response in gone.responses] == [ErrorCode.NOT_CONTROLLER]
 
     with_brokers(tmp_path, scenario, count=2)
 
 
-def test_a_controller_that_was_overtaken_asks_the_next_one(tmp_path: Path) -> None:
-    """It has not noticed yet; its client, or a broker that asked it, need not know."""
+def test_a_superseded_controller_forwards_to_its_successor(tmp_path: Path) -> None:
+    """It has not noticed yet; neither its client nor a forwarding broker need know."""
 
     async def scenario(brokers: Brokers) -> None:
-        hold = brokers[1].controller._hold
+        hold = brokers[1].controller._ephemeral_key
         assert hold is not None
-        await brokers[1]._campaign.halt()
+        await brokers[1]._election.halt()
         await brokers[1]._meta_store.delete(layout.CONTROLLER, version=0)
         await brokers.until(lambda: brokers[2].controller.active or brokers[3].controller.active)
         hold.lost.clear()
         assert brokers[1].controller.active
         made = await create(brokers, 1, "t")
-        assert [each.error_code for each in made.topics] == [0]
+        assert [topic.error_code for topic in made.topics] == [0]
         assert "t" in brokers[1].image.topics
 
     with_brokers(tmp_path, scenario)
@@ -151,7 +151,7 @@ def test_metadata_creates_topics_on_any_broker(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
         answer = await brokers.ask(3, request, ApiKey.METADATA, MetadataResponse)
-        assert [(each.name, each.error_code) for each in answer.topics] == [("t", 0)]
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", 0)]
         assert len(answer.topics[0].partitions) == 4
 
     with_brokers(tmp_path, scenario, num_partitions="4")
@@ -186,16 +186,18 @@ def test_dead_brokers_replicas_are_offline_for_clients(tmp_path: Path) -> None:
         answer = await brokers.ask(
             2, MetadataRequest(topics=None), ApiKey.METADATA, MetadataResponse
         )
-        alone, topic = sorted(answer.topics, key=lambda each: each.name or "")
-        assert [(each.leader_id, each.offline_replicas) for each in topic.partitions] == [
+        alone, topic = sorted(answer.topics, key=lambda topic_metadata: topic_metadata.name or "")
+        assert [
+            (partition.leader_id, partition.offline_replicas) for partition in topic.partitions
+        ] == [
             (2, [3]),
             (2, []),
         ]
         (partition,) = alone.partitions
         assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
         assert (partition.leader_id, partition.offline_replicas) == (-1, [3])
-        # Itself it is shown for some seconds more (broker/departed.py).
-        assert [each.node_id for each in answer.brokers] == [1, 2, 3]
+        # The broker itself stays visible for some seconds (broker/recently_dead_brokers.py).
+        assert [broker.node_id for broker in answer.brokers] == [1, 2, 3]
 
     with_brokers(tmp_path, scenario)
 
@@ -215,23 +217,23 @@ def test_envelopes_carry_only_what_is_for_the_controller(tmp_path: Path) -> None
         versions = await brokers.ask(
             1, ApiVersionsRequest("a", "b"), ApiKey.API_VERSIONS, ApiVersionsResponse, version=3
         )
-        assert ApiKey.ENVELOPE not in {each.api_key for each in versions.api_keys}
+        assert ApiKey.ENVELOPE not in {api.api_key for api in versions.api_keys}
 
     with_brokers(tmp_path, scenario, count=2)
 
 
-def test_brokers_ask_the_controller_themselves(tmp_path: Path) -> None:
+def test_brokers_send_their_own_requests_to_the_controller(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         for broker_id, name in ((1, "a"), (2, "b")):
-            answer = await ask_controller(
+            answer = await call_controller(
                 brokers[broker_id], creation(name), ApiKey.CREATE_TOPICS, CreateTopicsResponse
             )
-            assert [each.error_code for each in answer.topics] == [0]
-        await asyncio.gather(*(brokers[each].auto_create("same") for each in (1, 2)))
-        assert all("same" in brokers[each].image.topics for each in (1, 2))
+            assert [topic.error_code for topic in answer.topics] == [0]
+        await asyncio.gather(*(brokers[broker_id].auto_create("same") for broker_id in (1, 2)))
+        assert all("same" in brokers[broker_id].image.topics for broker_id in (1, 2))
         with pytest.raises(KafkaError) as caught:
             await brokers[2].auto_create("not a name")
         assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert not await until_image(brokers[2], lambda image: False, 0.01)
+        assert not await await_image(brokers[2].metadata, lambda image: False, 0.01)
 
     with_brokers(tmp_path, scenario, count=2)

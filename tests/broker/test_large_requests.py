@@ -1,4 +1,4 @@
-"""Large requests in turns: the same answers, the same order, and others are served in between."""
+"""Large requests in turns: same responses, same order, and others are served in between."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from data_path_broker import Client, batch, run
 
-from ottla.broker.turns import EncodedResponse
+from ottla.broker.large_requests import EncodedResponse
 from ottla.wire.apis import ApiKey
 from ottla.wire.connection import READ_BYTES_MAX
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -43,13 +43,13 @@ def test_a_large_request_is_answered_as_a_small_one_is(tmp_path: Path) -> None:
         (large,) = (await client.ask(ApiKey.LIST_OFFSETS, offsets(*range(COUNT)))).topics
         assert large.name == small.name
         assert large.partitions[:900] == small.partitions
-        assert [each.partition_index for each in large.partitions] == list(range(COUNT))
-        assert [each.offset for each in large.partitions[:4]] == [0, 0, 1, -1]
+        assert [partition.partition_index for partition in large.partitions] == list(range(COUNT))
+        assert [partition.offset for partition in large.partitions[:4]] == [0, 0, 1, -1]
 
     run(tmp_path, act)
 
 
-def test_others_are_served_between_two_portions(tmp_path: Path) -> None:
+def test_other_requests_are_served_between_portions(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create("t")
         large = asyncio.ensure_future(client.ask(ApiKey.LIST_OFFSETS, offsets(*range(COUNT))))
@@ -79,7 +79,7 @@ def test_all_large_requests_together_have_one_portion_in_a_turn(tmp_path: Path) 
 
         client.broker.partitions.find = counting  # type: ignore[method-assign]
         clients = [Client(client.broker) for _ in range(5)]
-        asked = [each.ask(ApiKey.LIST_OFFSETS, offsets(*range(COUNT))) for each in clients]
+        asked = [client.ask(ApiKey.LIST_OFFSETS, offsets(*range(COUNT))) for client in clients]
         everything = asyncio.gather(*asked)
         while not everything.done():
             turn += 1
@@ -114,16 +114,18 @@ def test_a_large_produce_is_not_overtaken(tmp_path: Path) -> None:
             while (response := peer.next_response()) is not None:
                 answers.append(response.body)
         first, second = (answer.responses[0].partition_responses for answer in answers)
-        assert [each.index for each in first] == list(range(count))
-        assert {(each.error_code, each.base_offset) for each in first} == {(0, 0)}
-        assert [(each.index, each.base_offset) for each in second] == [(count - 1, 1)]
+        assert [partition.index for partition in first] == list(range(count))
+        assert {(partition.error_code, partition.base_offset) for partition in first} == {(0, 0)}
+        assert [(partition.index, partition.base_offset) for partition in second] == [
+            (count - 1, 1)
+        ]
         writer.close()
 
     run(tmp_path, act)
 
 
-def test_what_a_client_has_left_behind_is_finished(tmp_path: Path) -> None:
-    """As in Kafka: half of an OffsetCommit is nothing that anybody wants."""
+def test_the_requests_of_a_departed_client_are_finished(tmp_path: Path) -> None:
+    """As in Kafka, an OffsetCommit is processed completely."""
 
     async def act(client: Client) -> None:
         await client.create("t")
@@ -139,7 +141,7 @@ def test_what_a_client_has_left_behind_is_finished(tmp_path: Path) -> None:
 
 
 def test_a_large_fetch_ends_with_its_client(tmp_path: Path) -> None:
-    """Else it would stay parked for as long as its max_wait says, and be woken by every append."""
+    """Otherwise it would stay in purgatory until max_wait, and wake with every append."""
 
     async def act(client: Client) -> None:
         await client.create("t")
@@ -161,7 +163,7 @@ def test_a_large_fetch_ends_with_its_client(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_large_request_that_is_none_ends_its_connection(
+def test_a_malformed_large_request_closes_its_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     junk = b"\xff" * 100_000
@@ -205,7 +207,7 @@ def test_an_envelope_with_a_large_request_is_served_in_turns(tmp_path: Path) -> 
         assert answer.error_code == 0
         api = APIS[ApiKey.DELETE_TOPICS]
         found: Any = read_response(answer.response_data, api, 6, 0).body
-        assert [each.error_code for each in found.responses] == [3] * 4000 + [0]
+        assert [response.error_code for response in found.responses] == [3] * 4000 + [0]
         assert turns > 400
 
     run(tmp_path, act)

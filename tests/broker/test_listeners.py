@@ -1,4 +1,4 @@
-"""Several listeners: each client is shown the endpoints of the listener that it came by."""
+"""Several listeners: each client sees the endpoints of the listener that it used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.layout import broker_key
 from ottla.config import ServerConfig
 from ottla.errors import ErrorCode
-from ottla.net.line import Line
+from ottla.net.inter_broker_connection import InterBrokerConnection
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -30,7 +30,7 @@ Scenario = Callable[["Pair"], Coroutine[Any, Any, None]]
 
 
 class Pair:
-    """Broker 1 has both listeners, broker 2 only the one between brokers."""
+    """Broker 1 has both listeners, broker 2 only the inter-broker listener."""
 
     def __init__(self, path: Path) -> None:
         self._store = EmbeddedStore(None)
@@ -54,9 +54,11 @@ class Pair:
         ]
 
     async def ask(self, listener: str, request: Any, key: ApiKey, answer: Any, **more: Any) -> Any:
-        """Of broker 1, by one of its listeners."""
-        where = next(each for each in self.brokers[0].listeners if each.name == listener)
-        line = await Line.open("127.0.0.1", where.port, client_id="test", timeout_s=60)
+        """A client of broker 1, through one of its listeners."""
+        where = next(address for address in self.brokers[0].listeners if address.name == listener)
+        line = await InterBrokerConnection.open(
+            "127.0.0.1", where.port, client_id="test", timeout_s=60
+        )
         try:
             return await line.call(request, key, answer, timeout_s=60, **more)
         finally:
@@ -70,7 +72,7 @@ def run(path: Path, scenario: Scenario) -> None:
             await broker.start()
         try:
             async with asyncio.timeout(60):
-                while any(len(each.image.brokers) < 2 for each in pair.brokers):
+                while any(len(broker.image.brokers) < 2 for broker in pair.brokers):
                     await asyncio.sleep(0.005)
                 await scenario(pair)
         finally:
@@ -82,21 +84,21 @@ def run(path: Path, scenario: Scenario) -> None:
 
 def test_metadata_names_the_endpoints_of_the_clients_listener(tmp_path: Path) -> None:
     async def scenario(pair: Pair) -> None:
-        ports = {each.name: each.port for each in pair.brokers[0].listeners}
+        ports = {listener.name: listener.port for listener in pair.brokers[0].listeners}
         second = pair.brokers[1].port
         for listener, expected in (
             ("INSIDE", {1: ports["INSIDE"], 2: second}),
             ("OUTSIDE", {1: ports["OUTSIDE"]}),
         ):
-            told = await pair.ask(listener, MetadataRequest(), ApiKey.METADATA, MetadataResponse)
-            assert {each.node_id: each.port for each in told.brokers} == expected
-            told = await pair.ask(
+            result = await pair.ask(listener, MetadataRequest(), ApiKey.METADATA, MetadataResponse)
+            assert {broker.node_id: broker.port for broker in result.brokers} == expected
+            result = await pair.ask(
                 listener,
                 DescribeClusterRequest(),
                 ApiKey.DESCRIBE_CLUSTER,
                 DescribeClusterResponse,
             )
-            assert {each.broker_id: each.port for each in told.brokers} == expected
+            assert {broker.broker_id: broker.port for broker in result.brokers} == expected
 
     run(tmp_path, scenario)
 
@@ -128,10 +130,13 @@ def test_a_leader_without_the_clients_listener_is_not_found(tmp_path: Path) -> N
             ("OUTSIDE", 5, [(1, 0), (-1, ErrorCode.LEADER_NOT_AVAILABLE)]),
             ("OUTSIDE", 6, [(1, 0), (-1, ErrorCode.LISTENER_NOT_FOUND)]),
         ):
-            told = await pair.ask(
+            result = await pair.ask(
                 listener, request, ApiKey.METADATA, MetadataResponse, version=version
             )
-            found = [(each.leader_id, each.error_code) for each in told.topics[0].partitions]
+            found = [
+                (partition.leader_id, partition.error_code)
+                for partition in result.topics[0].partitions
+            ]
             assert found == expected
 
     run(tmp_path, scenario)
@@ -139,7 +144,7 @@ def test_a_leader_without_the_clients_listener_is_not_found(tmp_path: Path) -> N
 
 def test_a_coordinator_is_found_at_the_clients_listener(tmp_path: Path) -> None:
     async def scenario(pair: Pair) -> None:
-        ports = {each.name: each.port for each in pair.brokers[0].listeners}
+        ports = {listener.name: listener.port for listener in pair.brokers[0].listeners}
         for listener in ports:
             found = None
             while found is None or found.coordinators[0].error_code:
@@ -165,7 +170,7 @@ def test_all_endpoints_are_registered_in_kafkas_form(tmp_path: Path) -> None:
         entry = await pair.store.get(broker_key(1))
         assert entry is not None
         stored = json.loads(entry.value)
-        assert stored["endpoints"] == [str(each) for each in pair.brokers[0].listeners]
+        assert stored["endpoints"] == [str(listener) for listener in pair.brokers[0].listeners]
         assert stored["listener_security_protocol_map"] == {
             "INSIDE": "PLAINTEXT",
             "OUTSIDE": "PLAINTEXT",

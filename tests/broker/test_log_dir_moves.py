@@ -1,12 +1,12 @@
-"""AlterReplicaLogDirs: what lies where it is wanted, and what does not."""
+"""AlterReplicaLogDirs: replicas in the requested directory, and others."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from admin_broker import AdminBroker, Runs
+from admin_broker import AdminBroker, ScenarioRunner
 
-from ottla.cluster.decisions import NewTopic
+from ottla.cluster.topics import TopicSpec
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -18,10 +18,10 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 
 def test_a_replica_stays_in_its_directory(tmp_path: Path) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t", 1, 1)])
+        await broker.controller.create_topics([TopicSpec("t", 1, 1)])
         log = broker.store.get("t", 0)
         assert log is not None
-        other = next(each.path for each in broker.store.dirs if each is not log.dir)
+        other = next(log_dir.path for log_dir in broker.store.dirs if log_dir is not log.dir)
 
         async def move(path: str, index: int = 0) -> int:
             wanted = AlterReplicaLogDir(path, [AlterReplicaLogDirTopic("t", [index])])
@@ -40,4 +40,4 @@ def test_a_replica_stays_in_its_directory(tmp_path: Path) -> None:
         assert await move(log.dir.path) == ErrorCode.KAFKA_STORAGE_ERROR
         log.dir.offline = False
 
-    Runs(tmp_path)(scenario)
+    ScenarioRunner(tmp_path)(scenario)

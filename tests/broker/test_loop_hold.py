@@ -1,7 +1,7 @@
-"""No request holds the loop: each API with the largest request that the limits let through.
+"""No request blocks the loop: each API with the largest request that the limits allow.
 
-Measured is the processor time that the loop's thread takes for one callback, so that a busy machine
-does not count; a machine that is slow by itself has more time, as much as it is slower.
+Measures the processor time that the loop's thread takes for one callback, so that a busy machine
+does not matter; a slow machine gets proportionally more time.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from data_path_broker import Client, run
 from every_request import GROUP, TOPIC, TXN
 from largest_requests import largest
 
-from machine_speed import slowness
+from machine_speed import measures_coverage, slowness
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import ROUTES
 from ottla.broker.process import collect_rarely
 from ottla.config import ServerConfig
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import Message
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.peer import Peer
-from ottla.wire.primitives import Message
 
 HOLD_S_MAX = 0.1
 TRIES = 3  # the best counts
 
-# So many hold the loop for longer than that if they are served in one piece. Fewer of what is dear
-# by itself, as a topic has files.
+# This many elements block the loop for longer than that in one piece. Expensive ones, such as
+# topics, which have files, are fewer.
 CUT_COUNT = 20_000
 DEAR = {ApiKey.CREATE_TOPICS: 200, ApiKey.METADATA: 200}
-PARTS = 4  # of the walk, so that they can run side by side
+PARTS = 4  # of the APIs, so that they can run in parallel
 SASL_BYTES_MAX = 524_288
 USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
 SASL = {
@@ -50,7 +50,7 @@ SASL = {
 
 
 class LongestHold:
-    """The longest callback of the loops of this thread, and what it was."""
+    """The longest callback of this thread's loops, and its name."""
 
     def __init__(self) -> None:
         self.hold_s = 0.0
@@ -83,7 +83,7 @@ def ask(port: int, key: ApiKey, request: Message, version: int) -> None:
 
 
 def send(port: int, data: bytes) -> None:
-    """Send it and wait for the end of it: a response, or a closed connection."""
+    """Sends a request and waits for a response or a closed connection."""
     with closing(socket.create_connection(("127.0.0.1", port), timeout=300)) as sock:
         try:
             sock.sendall(data)
@@ -96,7 +96,7 @@ def send(port: int, data: bytes) -> None:
 
 
 async def prepare(client: Client) -> bytes:
-    """A topic, whose id it gives, and coordinators that are at work."""
+    """Creates a topic and the coordinators; returns the id of the topic."""
     await client.create(TOPIC)
     for kind, name in ((0, GROUP), (1, TXN)):
         while True:
@@ -114,12 +114,12 @@ async def prepare(client: Client) -> bytes:
 
 
 def is_short(hold_s: float) -> bool:
-    """The speed of the machine is asked for only where it matters: that takes 60 ms."""
+    """Measures the speed of the machine only where it matters, because that takes 60 ms."""
     return hold_s < HOLD_S_MAX or hold_s < HOLD_S_MAX * slowness()
 
 
 def over_limit(longest: LongestHold, port: int, topic_id: bytes, keys: list[int]) -> list[str]:
-    """What held the loop for too long, of all lists of these APIs."""
+    """The lists of these APIs that blocked the loop for too long."""
     found = []
     for key in map(ApiKey, keys):
         version = ROUTES[key].version_max
@@ -134,8 +134,9 @@ def over_limit(longest: LongestHold, port: int, topic_id: bytes, keys: list[int]
     return found
 
 
+@pytest.mark.skipif(measures_coverage(), reason="coverage takes most of the time")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_request_holds_the_loop(
+def test_no_request_blocks_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     keys = sorted(ROUTES)[part::PARTS]
@@ -147,7 +148,7 @@ def test_no_request_holds_the_loop(
         assert over == []
 
     thresholds = gc.get_threshold()
-    collect_rarely()  # what it freezes may stay so: every test's items are frozen, too (conftest)
+    collect_rarely()  # what it freezes may stay frozen, like the items of every test (conftest)
     try:
         run(tmp_path, act, group_initial_rebalance_delay_ms="0")
     finally:
@@ -155,10 +156,10 @@ def test_no_request_holds_the_loop(
 
 
 @pytest.mark.parametrize("key", [ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE])
-def test_no_request_before_the_login_holds_the_loop(
+def test_no_request_before_authentication_holds_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: ApiKey
 ) -> None:
-    """As large as sasl.server.max.receive.size lets it be, and full of tagged fields."""
+    """As large as sasl.server.max.receive.size allows, and full of tagged fields."""
 
     async def play() -> None:
         broker = Broker(ServerConfig({"log.dirs": str(tmp_path), **SASL}))
@@ -178,7 +179,7 @@ def test_no_request_before_the_login_holds_the_loop(
 
 
 def tagged(key: ApiKey) -> bytes:
-    """A request of the largest size before the login, nearly all of it tagged fields of no use."""
+    """The largest request before authentication, nearly all of it useless tagged fields."""
     count = 9_999
     fields = b"".join(_uvarint(number) + b"\x01x" for number in range(count))
     header = struct.pack(">hhih", key, ROUTES[key].version_max, 1, -1)

@@ -1,4 +1,4 @@
-"""Metrics of several brokers: what a dead one and a late one look like."""
+"""Metrics of several brokers, with a dead broker and a lagging one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTLED_S_MAX = 60.0
 
 
 def total(cluster: LocalCluster, name: str, *broker_ids: int, **labels: str) -> float:
-    """Over these brokers and all samples that have the labels."""
+    """The sum over these brokers of all samples with these labels."""
     found = 0.0
     for broker_id in broker_ids:
         port = cluster.broker(broker_id).metrics_port
@@ -72,7 +72,7 @@ def test_a_broker_that_dies_and_returns_is_seen_by_the_others() -> None:
 
 
 @pytest.mark.zookeeper
-def test_the_zookeeper_session_is_watched(tmp_path: Path) -> None:
+def test_the_zookeeper_session_is_reported(tmp_path: Path) -> None:
     with ZooKeeperServer() as server:
         config = {"metrics.port": "0", "zookeeper.connect": server.connect}
         with LocalCluster(config=config, directory=tmp_path) as cluster:

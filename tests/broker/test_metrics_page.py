@@ -1,4 +1,4 @@
-"""A broker's metrics, as somebody finds them who scrapes its port."""
+"""A broker's metrics, as scraped from its port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REPLICAS = "kafka_server_replicamanager"
 
 
 class MeteredClient(Client):
-    """Goes the way that a socket's requests go."""
+    """Sends requests through the metered application, like a socket."""
 
     def dispatch(self, request: Request) -> Any:
         return self.broker._server.app.dispatch(self._session, request)
@@ -73,7 +73,7 @@ async def scrape(broker: Broker) -> Scrape:
     return Scrape(await asyncio.to_thread(read))
 
 
-def test_a_new_broker_is_the_controller_and_lacks_nothing(tmp_path: Path) -> None:
+def test_a_new_broker_is_the_controller_and_under_replicates_nothing(tmp_path: Path) -> None:
     async def act(client: MeteredClient) -> None:
         await client.create("t", partitions=3)
         found = await scrape(client.broker)
@@ -143,7 +143,7 @@ def test_errors_are_counted_by_api_and_code(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_fetch_that_waits_is_seen_waiting_and_then_timed(tmp_path: Path) -> None:
+def test_a_waiting_fetch_is_counted_and_then_timed(tmp_path: Path) -> None:
     async def act(client: MeteredClient) -> None:
         await client.create("t")
         request = client.fetch_request("t", {0: 0}, max_wait=30_000)
@@ -163,7 +163,7 @@ def test_a_fetch_that_waits_is_seen_waiting_and_then_timed(tmp_path: Path) -> No
     run(tmp_path, act)
 
 
-def test_a_coroutine_is_awaited_as_ever(tmp_path: Path) -> None:
+def test_a_coroutine_is_still_awaited(tmp_path: Path) -> None:
     async def act(client: MeteredClient) -> None:
         await client.ask(
             ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("g", coordinator_keys=["g"])
@@ -175,7 +175,7 @@ def test_a_coroutine_is_awaited_as_ever(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_connections_are_counted_as_they_come_and_go(tmp_path: Path) -> None:
+def test_connections_are_counted_as_they_open_and_close(tmp_path: Path) -> None:
     async def act(client: MeteredClient) -> None:
         broker = client.broker
         name = "kafka_server_socket_server_metrics_connection"
@@ -193,7 +193,7 @@ def test_connections_are_counted_as_they_come_and_go(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_deleted_topic_is_forgotten_and_its_bytes_are_not(tmp_path: Path) -> None:
+def test_a_deleted_topic_is_removed_and_its_bytes_stay_in_the_total(tmp_path: Path) -> None:
     async def act(client: MeteredClient) -> None:
         await client.create("t")
         data = batch(b"x")
@@ -206,7 +206,7 @@ def test_a_deleted_topic_is_forgotten_and_its_bytes_are_not(tmp_path: Path) -> N
     run(tmp_path, act)
 
 
-def test_many_partitions_leave_the_loop_to_others(tmp_path: Path) -> None:
+def test_a_page_of_many_partitions_yields_the_loop(tmp_path: Path) -> None:
     async def act(client: MeteredClient) -> None:
         await client.create("t", partitions=500)
         await client.broker.caught_up()
@@ -243,7 +243,7 @@ def test_every_name_is_in_the_documentation(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_without_a_port_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+def test_without_a_port_the_modules_are_not_imported(tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys
 from ottla.broker.broker import Broker
@@ -274,6 +274,6 @@ def test_a_port_in_use_keeps_the_broker_from_starting(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_port_that_is_none_is_refused() -> None:
+def test_an_invalid_port_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"metrics\.port"):
         ServerConfig({"metrics.port": "70000"})

@@ -1,6 +1,6 @@
-"""Brokers that prove to each other who they are by OAUTHBEARER: a real cluster of two replicates.
+"""Brokers that authenticate each other by OAUTHBEARER: a real cluster of two replicates.
 
-The authorizer lets only User:fleet replicate, and only a token makes a broker User:fleet.
+The authorizer lets only User:fleet replicate, and only a token authenticates User:fleet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.oauth import bearer_login
+from ottla.broker.oauth import oauth_bearer_login
 from ottla.config import ConfigError, ListenerSettings, ServerConfig
 from ottla.testing.local_cluster import LocalCluster
 
@@ -39,7 +39,7 @@ def unsigned(subject: str, lifetime_s: int = 3600) -> str:
 
 
 class Issuer:
-    """A token endpoint that signs, with its keys in a file; it counts what it was asked for."""
+    """A token endpoint that signs with keys in a file and counts its requests."""
 
     def __init__(self, folder: Path, lifetime_s: int) -> None:
         jwt = pytest.importorskip("jwt", reason="needs PyJWT and cryptography (make setup)")
@@ -86,7 +86,7 @@ def issuer(tmp_path: Path) -> Iterator[Issuer]:
 
 
 def replicates(settings: dict[str, str], until: Callable[[], bool] = lambda: True) -> None:
-    """Records that both brokers must have before the producer hears of them."""
+    """Records that both brokers must have before they are acknowledged."""
     properties = {**SETTINGS, **settings}
     with LocalCluster(2, security="sasl_plaintext", each=lambda _: properties) as cluster:
         cluster.create_topic("both", 1)
@@ -134,9 +134,7 @@ def test_brokers_fetch_signed_tokens_and_log_in_again_before_they_end(issuer: Is
         ({"sasl.oauthbearer.token.endpoint.url": "https://idp.example/token"}, "client.id"),
     ],
 )
-def test_a_broker_without_a_token_of_its_own_does_not_start(
-    more: dict[str, Any], said: str
-) -> None:
+def test_a_broker_without_its_own_token_does_not_start(more: dict[str, Any], said: str) -> None:
     config = ServerConfig(
         {
             "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
@@ -147,4 +145,4 @@ def test_a_broker_without_a_token_of_its_own_does_not_start(
         }
     )
     with pytest.raises(ConfigError, match=said):
-        bearer_login(ListenerSettings(config, "SASL_PLAINTEXT"))
+        oauth_bearer_login(ListenerSettings(config, "SASL_PLAINTEXT"))

@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
-from ottla.auth.jwt_validator import JwtRules, SignedTokens, UnsecuredTokens, VerificationKey
-from ottla.auth.oauthbearer import OAuthBearerMechanism
+from ottla.auth.bearer_token import OAuthBearerMechanism
+from ottla.auth.jwt_validator import (
+    JwtRules,
+    SignedJwtValidator,
+    UnsecuredJwtValidator,
+    VerificationKey,
+)
 from ottla.auth.principal import user
 from ottla.auth.sasl import SaslOutcome, SaslServer
 from ottla.errors import ErrorCode
@@ -67,7 +72,7 @@ def first(token: str, before: str = "n,,", after: str = "\x01") -> bytes:
 
 def login(message: bytes, validator: Any = None, now_ms: int = NOW_MS) -> SaslOutcome:
     server = SaslServer(
-        {"OAUTHBEARER": OAuthBearerMechanism(validator or SignedTokens(Keys(), JwtRules()))}
+        {"OAUTHBEARER": OAuthBearerMechanism(validator or SignedJwtValidator(Keys(), JwtRules()))}
     )
     assert server.handshake("OAUTHBEARER", now_ms) is ErrorCode.NONE
     outcome = server.authenticate(message, now_ms, now_ms)
@@ -106,11 +111,11 @@ def test_a_signed_token_lets_its_subject_in_until_it_expires() -> None:
         b"n,,\x01auth=Bearer " + b"x" * 70_000 + b"\x01\x01",
     ],
 )
-def test_what_is_not_a_first_message(message: bytes) -> None:
+def test_a_malformed_first_message_is_refused(message: bytes) -> None:
     assert login(message).error is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_nobody_acts_for_another() -> None:
+def test_an_authzid_of_another_user_is_refused() -> None:
     assert login(first(signed(CLAIMS), "n,a=bob,")).error
 
 
@@ -120,8 +125,8 @@ def test_cve_2026_33557_a_token_without_a_signature_is_refused(alg: str) -> None
     assert login(first(unsigned(CLAIMS, alg, b"x"))).error
 
 
-def test_a_public_key_is_no_shared_secret() -> None:
-    """The attack on a verifier that takes HS256 with whatever key it has: the public one."""
+def test_a_public_key_is_not_accepted_as_a_shared_secret() -> None:
+    """The attack on a verifier that accepts HS256 with its key, which is the public one."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     public = RSA_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -132,15 +137,15 @@ def test_a_public_key_is_no_shared_secret() -> None:
         assert login(first(f"{body}.{encoded}")).error
 
 
-def test_cve_2026_110985_without_keys_nothing_is_accepted() -> None:
+def test_cve_2026_110985_without_keys_every_token_is_refused() -> None:
     keys = Keys()
     keys.keys = {}
-    validator = SignedTokens(keys, JwtRules())
+    validator = SignedJwtValidator(keys, JwtRules())
     assert login(first(signed(CLAIMS)), validator).error
     assert login(first(unsigned(CLAIMS)), validator).error
 
 
-def test_a_token_of_somebody_else_s_key_is_refused() -> None:
+def test_a_token_signed_with_another_key_is_refused() -> None:
     assert login(first(signed(CLAIMS, OTHER_KEY))).error
     assert login(first(signed(CLAIMS, kid="unknown"))).error
     assert login(first(signed(CLAIMS, EC_KEY, "r", "ES256"))).error
@@ -179,19 +184,19 @@ def test_a_token_of_somebody_else_s_key_is_refused() -> None:
 def test_claims_that_are_refused(change: dict[str, Any], rules: JwtRules) -> None:
     claims = {**CLAIMS, **change}
     claims = {name: value for name, value in claims.items() if value is not None}
-    assert login(first(unsigned(claims)), UnsecuredTokens(rules)).error
+    assert login(first(unsigned(claims)), UnsecuredJwtValidator(rules)).error
 
 
 def test_claims_that_are_accepted() -> None:
     rules = JwtRules(audiences=("kafka", "x"), issuer="https://idp", name_claim="email")
     claims = {**CLAIMS, "aud": ["kafka"], "iss": "https://idp", "email": "a@b", "scope": "r w"}
-    assert login(first(signed(claims)), SignedTokens(Keys(), rules)).principal == user("a@b")
+    assert login(first(signed(claims)), SignedJwtValidator(Keys(), rules)).principal == user("a@b")
     late = {**CLAIMS, "exp": NOW_S - 29}
     assert login(first(signed(late))).done  # the clocks may differ by 30 seconds
 
 
 def test_unsecured_tokens_are_for_tests() -> None:
-    unsecured = UnsecuredTokens(JwtRules())
+    unsecured = UnsecuredJwtValidator(JwtRules())
     assert login(first(unsigned(CLAIMS)), unsecured).principal == user("alice")
     assert login(first(signed(CLAIMS)), unsecured).error
 
@@ -199,9 +204,9 @@ def test_unsecured_tokens_are_for_tests() -> None:
 @pytest.mark.parametrize(
     "token", ["x", "a.b", "a.b.c", "...", "e30.e30.", "bnVsbA.bnVsbA.", "W10.W10."]
 )
-def test_what_is_not_a_token(token: str) -> None:
+def test_malformed_tokens_are_refused(token: str) -> None:
     assert login(first(token)).error
-    assert login(first(token), UnsecuredTokens(JwtRules())).error
+    assert login(first(token), UnsecuredJwtValidator(JwtRules())).error
 
 
 def test_keys_of_a_document() -> None:

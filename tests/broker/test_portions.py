@@ -1,4 +1,4 @@
-"""Requests that are cut, and responses that are joined: nothing is lost, doubled or reordered."""
+"""Split requests and joined responses: nothing is lost, duplicated or reordered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ottla.wire.messages.metadata import (
 SIZES = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=6)
 
 
-def test_every_cut_is_of_lists_that_there_are() -> None:
+def test_every_cut_names_existing_lists() -> None:
     """Down to the innermost one, in the request as in the response."""
     for key, cuts in PORTIONS.items():
         assert key in ROUTES
@@ -47,11 +47,11 @@ def test_every_cut_is_of_lists_that_there_are() -> None:
                     assert name in kind.__match_args__, f"{APIS[key].name}: {path}"
                     annotations = getattr(kind.__init__, "__annotations__", {})
                     inner = str(annotations.get(name, "")).removeprefix("list[").split("]")[0]
-                    kind = getattr(module, inner, None) or Anything
+                    kind = getattr(module, inner, None) or AnyMessage
 
 
-class Anything:
-    """Of a class that is compiled, or a plain value: its fields are not known here."""
+class AnyMessage:
+    """A compiled class or a plain value, whose fields are not known here."""
 
     class __match_args__:  # noqa: N801
         def __contains__(self, name: str) -> bool:
@@ -61,7 +61,7 @@ class Anything:
 
 
 @given(SIZES, st.integers(1, 7))
-def test_three_levels_come_back_in_order(groups: list[list[int]], count: int) -> None:
+def test_three_levels_are_reassembled_in_order(groups: list[list[int]], count: int) -> None:
     request = offset_fetch.OffsetFetchRequest(
         groups=[
             offset_fetch.OffsetFetchRequestGroup(
@@ -110,7 +110,7 @@ def answered(request: Any) -> offset_fetch.OffsetFetchResponse:
     )
 
 
-def test_a_portion_is_no_larger_than_it_may_be() -> None:
+def test_a_portion_respects_its_limit() -> None:
     partitions = [list_offsets.ListOffsetsPartition(index) for index in range(2500)]
     request = list_offsets.ListOffsetsRequest(
         topics=[list_offsets.ListOffsetsTopic("t", partitions)]
@@ -124,8 +124,8 @@ def test_a_portion_is_no_larger_than_it_may_be() -> None:
     assert portions_of(ApiKey.LIST_OFFSETS, request) is None
 
 
-def test_what_is_asked_once_is_answered_once() -> None:
-    """What is not cut stays apart, even if it has the same name; brokers are not added."""
+def test_a_request_split_into_portions_has_one_answer() -> None:
+    """Unsplit parts stay separate, even with the same name; brokers are not added."""
     (cut,) = PORTIONS[ApiKey.METADATA]
     topics = [MetadataRequestTopic(name="t")] * 1500
     portions = [portion for portion, _ in cut.of(MetadataRequest(topics))]
@@ -140,7 +140,7 @@ def test_what_is_asked_once_is_answered_once() -> None:
 
 
 def test_two_markers_of_one_producer_have_two_answers() -> None:
-    """They lie on both sides of a border between portions, and neither is cut."""
+    """They lie on both sides of a border between portions, and neither is split."""
     (cut,) = PORTIONS[ApiKey.WRITE_TXN_MARKERS]
     topics = [write_txn_markers.WritableTxnMarkerTopic("t", [*range(600)])]
     markers = [
@@ -170,13 +170,15 @@ def test_the_partitions_of_a_transaction_are_never_cut() -> None:
         assert portion.transactions == [whole]  # type: ignore[attr-defined]
 
 
-def test_what_cannot_be_cut_is_limited() -> None:
+def test_requests_that_cannot_be_cut_are_limited() -> None:
     configs = [alter_configs.AlterableConfig(str(n), "") for n in range(WHOLE_COUNT_MAX + 1)]
     large = alter_configs.AlterConfigsResource(2, "t", configs)
     with pytest.raises(ProtocolError, match="AlterConfigs with 50001 elements"):
         check_counts(ApiKey.ALTER_CONFIGS, alter_configs.AlterConfigsRequest([large]))
     some = [alter_configs.AlterConfigsResource(2, "t", configs[:10])] * 6000
-    check_counts(ApiKey.ALTER_CONFIGS, alter_configs.AlterConfigsRequest(some))  # each for itself
+    check_counts(
+        ApiKey.ALTER_CONFIGS, alter_configs.AlterConfigsRequest(some)
+    )  # each is a portion of its own
     partitions = [FetchPartition(partition=index) for index in range(10_000)]
     fetch = FetchRequest(topics=[FetchTopic("t", partitions=partitions)])
     with pytest.raises(ProtocolError, match="Fetch with 10001 elements"):

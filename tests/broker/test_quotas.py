@@ -1,4 +1,4 @@
-"""Quotas at work: who has which limit, what is charged, and what clients are told."""
+"""Quotas: which limit applies, what is charged, and the throttle times in responses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from data_path_broker import Client
 
-from ottla.broker import quotas as quotas_module
 from ottla.broker.broker import Broker
-from ottla.broker.quotas import Quotas, Timed
-from ottla.cluster.decisions import NewTopic
-from ottla.cluster.image import Config, Image, QuotaEntity
+from ottla.broker.quota_charges import TimedAwaitable
+from ottla.broker.quotas import CLIENTS_MAX, ClientQuotas
+from ottla.cluster.image import MetadataImage, QuotaEntity, StoredConfig
+from ottla.cluster.topics import TopicSpec
 from ottla.config import ServerConfig
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
@@ -44,23 +44,25 @@ EVERY: list[tuple[QuotaEntity, tuple[str | None, str | None]]] = [
 ]
 
 
-def quotas_of(stored: Mapping[QuotaEntity, Mapping[str, float]]) -> Quotas:
-    quotas = Quotas(ServerConfig({}), ManualClock())
+def quotas_of(
+    stored: Mapping[QuotaEntity, Mapping[str, float]], clients_max: int = CLIENTS_MAX
+) -> ClientQuotas:
+    quotas = ClientQuotas(ServerConfig({}), ManualClock(), clients_max=clients_max)
     quotas.apply(image_of(stored))
     return quotas
 
 
-def image_of(stored: Mapping[QuotaEntity, Mapping[str, float]]) -> Image:
-    return Image(
+def image_of(stored: Mapping[QuotaEntity, Mapping[str, float]]) -> MetadataImage:
+    return MetadataImage(
         quotas={
-            entity: Config({key: repr(float(value)) for key, value in values.items()}, 0)
+            entity: StoredConfig({key: repr(float(value)) for key, value in values.items()}, 0)
             for entity, values in stored.items()
         }
     )
 
 
 @pytest.mark.parametrize("level", range(len(EVERY)))
-def test_the_most_exact_limit_counts(level: int) -> None:
+def test_the_most_specific_limit_applies(level: int) -> None:
     quotas = quotas_of({entity: {PRODUCE: at + 1} for at, (entity, _) in enumerate(EVERY[level:])})
     limits = quotas.limits("u", "c")
     assert limits is not None
@@ -70,7 +72,9 @@ def test_the_most_exact_limit_counts(level: int) -> None:
 
 
 @pytest.mark.parametrize(("entity", "shared"), EVERY)
-def test_who_shares_a_limit(entity: QuotaEntity, shared: tuple[str | None, str | None]) -> None:
+def test_clients_of_one_quota_entity_share_its_limit(
+    entity: QuotaEntity, shared: tuple[str | None, str | None]
+) -> None:
     quotas = quotas_of({entity: {PRODUCE: 1}})
     mine = quotas.limits("u", "c")
     assert mine is not None
@@ -81,7 +85,7 @@ def test_who_shares_a_limit(entity: QuotaEntity, shared: tuple[str | None, str |
         assert (theirs is not None and theirs.produce is mine.produce) == same
 
 
-def test_each_kind_of_limit_is_found_by_itself() -> None:
+def test_each_kind_of_limit_is_resolved_separately() -> None:
     quotas = quotas_of(
         {(("user", "u"),): {PRODUCE: 1}, (("client-id", None),): {CONSUME: 2, MUTATE: 3}}
     )
@@ -94,7 +98,7 @@ def test_each_kind_of_limit_is_found_by_itself() -> None:
     assert quotas.limits("u", "c") is limits
 
 
-def test_a_changed_limit_remembers_what_was_used() -> None:
+def test_a_changed_limit_keeps_recorded_usage() -> None:
     entity: QuotaEntity = (("client-id", "c"),)
     quotas = quotas_of({entity: {PRODUCE: 100}})
     before = quotas.limits("u", "c")
@@ -111,9 +115,8 @@ def test_a_changed_limit_remembers_what_was_used() -> None:
     assert quotas.limits("u", "c") is None
 
 
-def test_any_number_of_client_ids_needs_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotas_module, "CLIENTS_MAX", 10)
-    quotas = quotas_of({(("client-id", None),): {PRODUCE: 1, MUTATE: 1}})
+def test_memory_is_bounded_for_any_number_of_client_ids() -> None:
+    quotas = quotas_of({(("client-id", None),): {PRODUCE: 1, MUTATE: 1}}, clients_max=10)
     busy = quotas.limits("u", "busy")
     assert busy is not None
     assert busy.produce is not None
@@ -128,7 +131,7 @@ def test_any_number_of_client_ids_needs_bounded_memory(monkeypatch: pytest.Monke
     assert again.produce is busy.produce
 
 
-def test_a_client_id_is_remembered_up_to_a_length() -> None:
+def test_long_client_ids_are_truncated() -> None:
     quotas = quotas_of({(("client-id", None),): {PRODUCE: 1}})
     one = quotas.limits("u", "x" * 32_000 + "1")
     assert one is not None
@@ -148,10 +151,10 @@ def test_only_the_running_time_of_a_coroutine_counts() -> None:
         raise RuntimeError
 
     async def main() -> None:
-        timed = Timed(work())  # type: ignore[arg-type]
+        timed = TimedAwaitable(work())  # type: ignore[arg-type]
         assert await timed == "done"
         assert 0 < timed.spent_ns < 500_000_000
-        endless = asyncio.ensure_future(_wait(Timed(asyncio.sleep(60))))  # type: ignore[arg-type]
+        endless = asyncio.ensure_future(_wait(TimedAwaitable(asyncio.sleep(60))))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         endless.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -160,12 +163,12 @@ def test_only_the_running_time_of_a_coroutine_counts() -> None:
     asyncio.run(main())
 
 
-async def _wait(timed: Timed) -> None:
+async def _wait(timed: TimedAwaitable) -> None:
     await timed
 
 
-class Muted(Client):
-    """A client whose connection would be muted; `mutes` says for how long each time."""
+class MutedClient(Client):
+    """A client whose connection would be muted; `mutes` has the durations."""
 
     def __init__(self, broker: Broker, client_id: str | None = "test") -> None:
         super().__init__(broker, client_id)
@@ -173,7 +176,7 @@ class Muted(Client):
         self._session.mute = self.mutes.append
 
 
-Act = Callable[[Broker, Muted, ManualClock], Awaitable[None]]
+Act = Callable[[Broker, MutedClient, ManualClock], Awaitable[None]]
 
 
 @pytest.fixture
@@ -194,11 +197,11 @@ async def _play(path: Path, act: Act, values: Mapping[str, float]) -> None:
     broker = Broker(ServerConfig(properties), clock=clock)
     await broker.start()
     try:
-        await broker.controller.create_topics([NewTopic("t", 2)])
+        await broker.controller.create_topics([TopicSpec("t", 2)])
         texts = {name: repr(float(value)) for name, value in values.items()}
         await broker.settings.alter_quotas([(("client-id", "test"),)], lambda *_: texts)
         assert broker.quotas.active == bool(values)
-        await act(broker, Muted(broker), clock)
+        await act(broker, MutedClient(broker), clock)
     finally:
         await broker.stop()
 
@@ -237,18 +240,18 @@ async def ask(client: Client, key: ApiKey, request: Any, version: int) -> Any:
 
 
 def test_produced_bytes_are_charged(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         first = await ask(client, ApiKey.PRODUCE, produce(500), 9)
         assert (first.throttle_time, client.mutes) == (0, [])
         second = await ask(client, ApiKey.PRODUCE, produce(1000), 9)
         assert second.responses[0].partition_responses[0].error_code == 0
         assert 5000 < second.throttle_time < 9000
         assert client.mutes == [second.throttle_time]
-        # With acks=0 there is no response to say it, and the client is muted all the same.
+        # With acks=0 no response carries the throttle time, and the client is muted anyway.
         assert await ask(client, ApiKey.PRODUCE, produce(1000, acks=0), 9) is None
         assert client.mutes[1] > client.mutes[0] + 9000
-        # Others go on as before, and so does what is not a produce.
-        other = Muted(broker, "other")
+        # Other clients and other requests are not affected.
+        other = MutedClient(broker, "other")
         assert (await ask(other, ApiKey.PRODUCE, produce(5000), 9)).throttle_time == 0
         assert (await ask(client, ApiKey.METADATA, MetadataRequest(), 9)).throttle_time == 0
         clock.advance(11_000)
@@ -259,7 +262,7 @@ def test_produced_bytes_are_charged(play: Callable[..., None]) -> None:
 
 @pytest.mark.parametrize("version", [4, 11, 12])
 def test_a_fetch_over_the_limit_is_empty(play: Callable[..., None], version: int) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         for _ in range(4):
             await ask(client, ApiKey.PRODUCE, produce(600), 9)
         first = await ask(client, ApiKey.FETCH, fetch(0), version)
@@ -269,7 +272,9 @@ def test_a_fetch_over_the_limit_is_empty(play: Callable[..., None], version: int
         assert 2000 < second.throttle_time < 7000
         assert client.mutes == [second.throttle_time]
         again = await ask(client, ApiKey.FETCH, fetch(1), version)
-        assert again.throttle_time == second.throttle_time  # what was not sent is not charged
+        assert (
+            again.throttle_time == second.throttle_time
+        )  # records that were not sent are not charged
         clock.advance(11_000)
         later = await ask(client, ApiKey.FETCH, fetch(1), version)
         assert (later.throttle_time, records(later) > 600) == (0, True)
@@ -277,8 +282,8 @@ def test_a_fetch_over_the_limit_is_empty(play: Callable[..., None], version: int
     play(act, consumer_byte_rate=100)
 
 
-def test_followers_are_not_held_back(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+def test_followers_are_not_throttled_by_client_quotas(play: Callable[..., None]) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         await ask(client, ApiKey.PRODUCE, produce(6000), 9)
         partition = broker.partitions.find("t", 0)
         state = broker.image.topics["t"].partitions[0]
@@ -293,7 +298,7 @@ def test_followers_are_not_held_back(play: Callable[..., None]) -> None:
 def test_a_batch_that_is_larger_than_all_windows_is_sent_and_paid_for(
     play: Callable[..., None],
 ) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         await ask(client, ApiKey.PRODUCE, produce(6000), 9)
         await ask(client, ApiKey.PRODUCE, produce(600), 9)
         first = await ask(client, ApiKey.FETCH, fetch(0), 11)
@@ -305,8 +310,8 @@ def test_a_batch_that_is_larger_than_all_windows_is_sent_and_paid_for(
     play(act, consumer_byte_rate=100)
 
 
-def test_a_throttled_session_goes_on_and_misses_no_news(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+def test_a_throttled_session_continues_and_misses_no_change(play: Callable[..., None]) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         for _ in range(2):
             await ask(client, ApiKey.PRODUCE, produce(600), 9)
         first = await ask(client, ApiKey.FETCH, fetch(0, epoch=0), 11)
@@ -322,8 +327,8 @@ def test_a_throttled_session_goes_on_and_misses_no_news(play: Callable[..., None
     play(act, consumer_byte_rate=100)
 
 
-def test_a_session_that_begins_throttled_has_not_begun(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+def test_a_session_does_not_begin_with_a_throttled_fetch(play: Callable[..., None]) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         for _ in range(2):
             await ask(client, ApiKey.PRODUCE, produce(600), 9)
         await ask(client, ApiKey.FETCH, fetch(0), 11)
@@ -335,12 +340,12 @@ def test_a_session_that_begins_throttled_has_not_begun(play: Callable[..., None]
     play(act, consumer_byte_rate=100)
 
 
-def test_a_parked_fetch_is_charged_when_it_is_answered(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+def test_a_delayed_fetch_is_charged_when_it_is_answered(play: Callable[..., None]) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         await ask(client, ApiKey.PRODUCE, produce(600), 9)
         await ask(client, ApiKey.FETCH, fetch(0), 11)
         parked = client.begin(ApiKey.FETCH, fetch(1, wait_ms=30_000), 11)
-        writer = Muted(broker, "writer")
+        writer = MutedClient(broker, "writer")
         await ask(writer, ApiKey.PRODUCE, produce(700), 9)
         answer = await parked()
         assert (answer.responses, answer.throttle_time > 0) == ([], True)
@@ -349,12 +354,12 @@ def test_a_parked_fetch_is_charged_when_it_is_answered(play: Callable[..., None]
     play(act, consumer_byte_rate=100)
 
 
-def test_a_parked_fetch_of_a_client_that_left_is_given_up(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+def test_a_delayed_fetch_of_a_disconnected_client_is_dropped(play: Callable[..., None]) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         request = client.receive_message(ApiKey.FETCH, fetch(0, wait_ms=30_000), 11)
         answer = client.dispatch(request)
         assert isinstance(answer, asyncio.Future)
-        assert not isinstance(answer, asyncio.Task)  # which would be let finish
+        assert not isinstance(answer, asyncio.Task)  # which would be allowed to finish
         partition = broker.partitions.find("t", 0)
         assert len(partition.waiting) == 1
         answer.cancel()
@@ -366,15 +371,15 @@ def test_a_parked_fetch_of_a_client_that_left_is_given_up(play: Callable[..., No
 
 
 def test_time_is_charged_and_throttles_for_a_window_at_most(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         throttles = []
         for _ in range(200):
             answer = await ask(client, ApiKey.METADATA, MetadataRequest(), 9)
             throttles.append(answer.throttle_time)
         assert throttles[-1] == 1000
         assert max(throttles) == 1000
-        assert client.mutes == [each for each in throttles if each]
-        # A task is timed as well, and told.
+        assert client.mutes == [throttle for throttle in throttles if throttle]
+        # A task is timed, too, and its response has the throttle time.
         topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
         made = await ask(client, ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]), 7)
         assert (made.topics[0].error_code, made.throttle_time) == (0, 1000)
@@ -388,10 +393,10 @@ async def make(client: Client, name: str, count: int, version: int = 7) -> tuple
     return ErrorCode(answer.topics[0].error_code).name, answer.throttle_time
 
 
-def test_partitions_are_made_and_deleted_at_a_rate(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+def test_partition_creations_and_deletions_are_rate_limited(play: Callable[..., None]) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         assert await make(client, "a", 11) == ("NONE", 0)
-        assert await make(client, "b", 5) == ("NONE", 0)  # there was nothing left, and no debt
+        assert await make(client, "b", 5) == ("NONE", 0)  # the bucket was empty, without a debt
         assert await make(client, "c", 1) == ("THROTTLING_QUOTA_EXCEEDED", 5000)
         assert client.mutes == [5000]
         assert await make(client, "b", 1) == ("TOPIC_ALREADY_EXISTS", 0)
@@ -410,13 +415,13 @@ def test_partitions_are_made_and_deleted_at_a_rate(play: Callable[..., None]) ->
         clock.advance(1000)
         assert (await ask(client, ApiKey.DELETE_TOPICS, gone, 6)).throttle_time == 0
         assert "b" not in broker.image.topics
-        assert await make(Muted(broker, "other"), "d", 100) == ("NONE", 0)
+        assert await make(MutedClient(broker, "other"), "d", 100) == ("NONE", 0)
 
     play(act, controller_mutation_rate=1)
 
 
 def test_older_clients_are_served_and_muted(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         assert await make(client, "a", 14, version=5) == ("NONE", 3000)
         assert await make(client, "b", 2, version=5) == ("NONE", 5000)
         assert client.mutes == [3000, 5000]
@@ -425,7 +430,7 @@ def test_older_clients_are_served_and_muted(play: Callable[..., None]) -> None:
 
 
 def test_without_quotas_nothing_is_metered(play: Callable[..., None]) -> None:
-    async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
+    async def act(broker: Broker, client: MutedClient, clock: ManualClock) -> None:
         assert not broker.quotas.active
         await ask(client, ApiKey.PRODUCE, produce(10_000), 9)
         assert await make(client, "a", 500) == ("NONE", 0)

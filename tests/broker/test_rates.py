@@ -13,10 +13,10 @@ def rate(limit: float, **settings: int) -> Rate:
     return Rate(limit, **{"count": 11, "window_ms": 1000, **settings})
 
 
-def test_what_is_within_the_windows_is_free() -> None:
+def test_usage_within_the_limit_is_not_throttled() -> None:
     meter = rate(100)
     assert meter.burst == 1000
-    assert meter.charge(1000, T0) == 0  # of ten windows which count as if they had been
+    assert meter.charge(1000, T0) == 0  # of ten windows, which count as if they had passed
 
 
 def test_the_throttle_time_brings_the_rate_back_to_its_limit() -> None:
@@ -27,7 +27,7 @@ def test_the_throttle_time_brings_the_rate_back_to_its_limit() -> None:
 
 
 @pytest.mark.parametrize(("value", "throttle_ms"), [(1000, 0), (1001, 10), (2000, 10_000)])
-def test_how_long(value: float, throttle_ms: int) -> None:
+def test_throttle_time_grows_with_the_excess(value: float, throttle_ms: int) -> None:
     assert rate(100).charge(value, T0) == throttle_ms
 
 
@@ -144,13 +144,13 @@ def test_bounded_and_unbounded_throttle_times() -> None:
     assert rate(1e-6).charge(10**12, T0) == THROTTLE_MS_MAX
 
 
-def test_nothing_is_allowed_at_a_rate_of_zero() -> None:
+def test_a_rate_of_zero_allows_nothing() -> None:
     meter = rate(0, throttle_ms_max=1000)
     assert meter.throttle_ms(T0) == 0
     assert meter.charge(1, T0) == 1000
 
 
-def test_what_is_taken_back_was_never_there() -> None:
+def test_undone_usage_is_not_counted() -> None:
     meter = rate(100)
     meter.record(500, T0)
     meter.record(9000, T0)
@@ -159,13 +159,13 @@ def test_what_is_taken_back_was_never_there() -> None:
     assert not meter.is_quiet(T0)
 
 
-def test_a_clock_that_is_set_back_changes_nothing_much() -> None:
+def test_setting_the_clock_back_hardly_changes_a_rate() -> None:
     meter = rate(100)
     meter.charge(1500, T0)
     assert meter.charge(0, T0 - 3_600_000) == 5000
 
 
-def test_a_bucket_starts_full_and_lends() -> None:
+def test_a_bucket_starts_full_and_may_go_into_debt() -> None:
     bucket = TokenBucket(10, count=11, window_ms=1000)
     bucket.record(110, T0)
     assert bucket.throttle_ms(T0) == 0
@@ -180,7 +180,7 @@ def test_a_bucket_starts_full_and_lends() -> None:
 
 
 @pytest.mark.parametrize("limit", [5e-324, 1e-300])
-def test_a_rate_of_next_to_nothing_is_a_long_wait(limit: float) -> None:
+def test_a_tiny_rate_gives_a_long_wait(limit: float) -> None:
     bucket = TokenBucket(limit, count=11, window_ms=1_000)
     bucket.record(10, 0)
     assert bucket.throttle_ms(0) == THROTTLE_MS_MAX

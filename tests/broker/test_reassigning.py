@@ -1,4 +1,4 @@
-"""ElectLeaders, reassignments and UnregisterBroker, asked of any broker of a cluster."""
+"""ElectLeaders, reassignments and UnregisterBroker, through any broker of a cluster."""
 
 from __future__ import annotations
 
@@ -41,24 +41,28 @@ Codes = dict[tuple[str, int], int]
 
 
 async def create(brokers: Brokers, *replicas: list[int]) -> None:
-    assignments = [CreatableReplicaAssignment(each, place) for each, place in enumerate(replicas)]
+    assignments = [
+        CreatableReplicaAssignment(replica, place) for replica, place in enumerate(replicas)
+    ]
     topic = CreatableTopic(
         name="t", num_partitions=-1, replication_factor=-1, assignments=assignments
     )
     request = CreateTopicsRequest(topics=[topic], timeout=60_000)
     answer = await brokers.ask(1, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse)
     assert not answer.topics[0].error_code
-    await brokers.until(lambda: all("t" in each.image.topics for each in brokers.running.values()))
+    await brokers.until(
+        lambda: all("t" in broker.image.topics for broker in brokers.running.values())
+    )
 
 
 async def lead(brokers: Brokers, index: int, leader: int, isr: list[int]) -> None:
-    """As if it had come to this."""
+    """Sets the leaders."""
     epoch = brokers.partition(1, "t", index).leader_epoch + 1
     state = layout.dump_state(leader, epoch, isr, 1)
     await brokers[1]._meta_store.commit([Put(layout.state_key("t", index), state, ANY_VERSION)])
     await brokers.until(
         lambda: all(
-            brokers.partition(each, "t", index).leader == leader for each in brokers.running
+            brokers.partition(number, "t", index).leader == leader for number in brokers.running
         )
     )
 
@@ -79,9 +83,9 @@ async def elect(
         version=version,
     )
     codes = {
-        (topic.topic, each.partition_id): each.error_code
+        (topic.topic, partition.partition_id): partition.error_code
         for topic in answer.replica_election_results
-        for each in topic.partition_result
+        for partition in topic.partition_result
     }
     return answer.error_code, codes
 
@@ -89,7 +93,7 @@ async def elect(
 async def reassign(
     brokers: Brokers, broker_id: int, *wishes: tuple[int, list[int] | None], keep: bool = False
 ) -> dict[int, int]:
-    topic = ReassignableTopic("t", [ReassignablePartition(*each) for each in wishes])
+    topic = ReassignableTopic("t", [ReassignablePartition(*target) for target in wishes])
     answer = await brokers.ask(
         broker_id,
         AlterPartitionReassignmentsRequest(5000, not keep, [topic]),
@@ -98,9 +102,9 @@ async def reassign(
     )
     assert answer.error_code == 0
     return {
-        each.partition_index: each.error_code
+        partition.partition_index: partition.error_code
         for found in answer.responses
-        for each in found.partitions
+        for partition in found.partitions
     }
 
 
@@ -115,7 +119,7 @@ def test_preferred_leaders_are_elected_through_any_broker(tmp_path: Path) -> Non
             ("t", 1): ErrorCode.ELECTION_NOT_NEEDED,
             ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
-        assert brokers.partition(3).leader == 2  # as soon as the answer is here
+        assert brokers.partition(3).leader == 2  # as soon as the response has arrived
         assert await elect(brokers, 2, None) == (0, {})
         await brokers.crash(2)
         await brokers.until(lambda: brokers.partition(1).leader == 1)
@@ -128,7 +132,7 @@ def test_preferred_leaders_are_elected_through_any_broker(tmp_path: Path) -> Non
     with_brokers(tmp_path, scenario, auto_leader_rebalance_enable="false")
 
 
-def test_unclean_elections_and_unknown_ones(tmp_path: Path) -> None:
+def test_elections_may_be_unclean_and_unknown_partitions_are_reported(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await create(brokers, [2, 3])
         place = [TopicPartitions("t", [0])]
@@ -150,9 +154,9 @@ def test_unclean_elections_and_unknown_ones(tmp_path: Path) -> None:
     with_brokers(tmp_path, scenario)
 
 
-def test_reassignments_begin_are_listed_and_are_cancelled(tmp_path: Path) -> None:
+def test_reassignments_are_started_listed_and_cancelled(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
-        # Nobody lives on broker 9, and broker 3 must not catch up before we have looked.
+        # Broker 9 does not exist, and broker 3 must not catch up before the check.
         await create(brokers, [1, 2], [1, 2])
         await brokers.stop(3)
         await brokers.until(lambda: 3 not in brokers[2].image.brokers)
@@ -163,17 +167,17 @@ def test_reassignments_begin_are_listed_and_are_cancelled(tmp_path: Path) -> Non
             7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         assert await reassign(brokers, 2, (0, [2])) == {0: 0}
-        assert brokers.partition(2).replicas == (2,)  # at once: it needs nobody to catch up
+        assert brokers.partition(2).replicas == (2,)  # at once, because no replica has to catch up
         codes = await reassign(brokers, 2, (1, [2]), keep=True)
         assert codes == {1: ErrorCode.INVALID_REPLICATION_FACTOR}
 
     with_brokers(tmp_path, scenario)
 
 
-def test_what_is_under_way_is_listed_by_any_broker(tmp_path: Path) -> None:
+def test_any_broker_lists_ongoing_reassignments(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await create(brokers, [2], [1])
-        await brokers.crash(2)  # nobody can catch up
+        await brokers.crash(2)  # no replica can catch up
         await brokers.until(lambda: 2 not in brokers[3].image.brokers)
         assert await reassign(brokers, 3, (0, [1, 3])) == {0: 0}
         everything = ListPartitionReassignmentsRequest(topics=None)
@@ -222,21 +226,21 @@ def test_brokers_are_unregistered_through_any_other(tmp_path: Path) -> None:
     with_brokers(tmp_path, scenario)
 
 
-def test_a_broker_that_stops_moves_its_leaders_first(tmp_path: Path) -> None:
+def test_a_stopping_broker_moves_its_leaders_first(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await create(brokers, [1, 2], [3, 1], [1, 3])
         await brokers.stop(1)  # the controller, too
         await brokers.until(lambda: brokers[2].image.controller_id in (2, 3))
         await brokers.until(lambda: brokers.partition(2, "t", 1).isr == (3,))
-        assert [brokers.partition(2, "t", each).leader for each in range(3)] == [2, 3, 3]
+        assert [brokers.partition(2, "t", index).leader for index in range(3)] == [2, 3, 3]
         await brokers.start(1)
-        assert [brokers.partition(1, "t", each).leader for each in range(3)] == [2, 3, 3]
+        assert [brokers.partition(1, "t", index).leader for index in range(3)] == [2, 3, 3]
 
     with_brokers(tmp_path, scenario)
 
 
-def test_a_cluster_that_died_as_a_whole_comes_back(tmp_path: Path) -> None:
-    """Each one that returns leaves the sets of which it is not the last: the last one leads."""
+def test_a_cluster_recovers_from_a_crash_of_all_brokers(tmp_path: Path) -> None:
+    """A restarted broker leaves every ISR that has another member; the last member leads."""
 
     async def scenario(brokers: Brokers) -> None:
         await create(brokers, [1, 2, 3], [2, 3, 1], [3, 1, 2])

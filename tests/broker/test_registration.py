@@ -12,9 +12,9 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.cluster import layout
+from ottla.cluster.dead_brokers import unregister_dead_broker
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.expulsion import expel
-from ottla.cluster.image import Broker as BrokerImage
+from ottla.cluster.image import BrokerRegistration as BrokerImage
 from ottla.cluster.store import MetaStore
 from ottla.config import Listener, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ PATIENCE_S = 60.0
 def eventually(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.02)
 
 
@@ -38,7 +38,7 @@ def epoch_of(cluster: LocalCluster, broker_id: int) -> int:
     return cluster.call(look)
 
 
-def test_an_expired_session_is_followed_by_another_in_a_new_epoch() -> None:
+def test_an_expired_session_is_renewed_with_a_new_epoch() -> None:
     with LocalCluster(brokers=2) as cluster:
         cluster.create_topic("orders", partitions=2)
         producer = cluster.producer(value=str)
@@ -49,7 +49,7 @@ def test_an_expired_session_is_followed_by_another_in_a_new_epoch() -> None:
             producer.send("orders", "after", partition=partition).result(PATIENCE_S)
 
 
-def test_a_controller_that_expires_is_followed_by_one() -> None:
+def test_an_expired_controller_is_replaced() -> None:
     with LocalCluster(brokers=3) as cluster:
         controller = cluster.call(lambda: cluster.broker(0).image.controller_id)
         epoch = cluster.call(lambda: cluster.broker(0).image.controller_epoch)
@@ -76,7 +76,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_it_leads_nothing_while_it_is_not_registered(tmp_path: Path) -> None:
+def test_an_unregistered_broker_leads_nothing(tmp_path: Path) -> None:
     async def play() -> None:
         store = EmbeddedStore(None)
         broker = Broker(config_of(tmp_path), meta_store=store.session())
@@ -85,10 +85,10 @@ def test_it_leads_nothing_while_it_is_not_registered(tmp_path: Path) -> None:
         assert broker.partitions.leading("orders", 0).leads
         entry = await store.get(layout.broker_key(1))
         assert entry is not None
-        # Another broker takes its id before it is back: it can't go on.
+        # Another broker takes its id before it returns: it cannot continue.
         await store.delete(layout.broker_key(1), version=0)
         other = BrokerImage(1, 77, (Listener("PLAINTEXT", "h", 1, "PLAINTEXT"),), None)
-        await store.hold(layout.broker_key(1), layout.dump_broker(other, 0))
+        await store.create_ephemeral(layout.broker_key(1), layout.dump_broker(other, 0))
         await until(broker.failed.is_set)
         with pytest.raises(KafkaError) as refused:
             broker.partitions.leading("orders", 0)
@@ -99,18 +99,18 @@ def test_it_leads_nothing_while_it_is_not_registered(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_a_registration_that_somebody_deleted_is_made_anew(tmp_path: Path) -> None:
+def test_a_deleted_registration_is_created_again(tmp_path: Path) -> None:
     async def play() -> None:
         store = EmbeddedStore(None)
         broker = Broker(config_of(tmp_path), meta_store=store.session())
         await broker.start()
         await broker.auto_create("orders")
         first = broker.image.brokers[1]
-        assert await expel(store, broker._commits, first)
+        assert await unregister_dead_broker(store, broker._writer, first)
         await until(
             lambda: 1 in broker.image.brokers and broker.image.brokers[1].epoch > first.epoch
         )
-        assert not await expel(store, broker._commits, first)
+        assert not await unregister_dead_broker(store, broker._writer, first)
         await until(lambda: broker.partitions.find("orders", 0).leads)
         await broker.stop()
         assert await store.get(layout.broker_key(1)) is None
@@ -119,7 +119,7 @@ def test_a_registration_that_somebody_deleted_is_made_anew(tmp_path: Path) -> No
     asyncio.run(play())
 
 
-def test_a_former_process_is_known_by_its_log_directories(
+def test_a_former_process_is_recognised_by_its_log_directories(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> None:
@@ -129,12 +129,12 @@ def test_a_former_process_is_known_by_its_log_directories(
         value = await store.get(layout.broker_key(1))
         assert value is not None
         await first.stop()
-        # As a killed process leaves it, whose session has not expired yet.
-        await store.hold(layout.broker_key(1), value.value)
+        # As after a kill, before the session expires.
+        await store.create_ephemeral(layout.broker_key(1), value.value)
         with caplog.at_level(logging.WARNING):
             again = Broker(config_of(tmp_path), meta_store=store.session())
             await again.start()
-        assert "we have the lock of its log directories" in caplog.text
+        assert "this process has the lock of its log directories" in caplog.text
         assert (
             again.image.brokers[1].epoch == layout.load(value)["epoch"] + 2
         )  # the stop counts, too
@@ -147,20 +147,20 @@ def test_a_former_process_is_known_by_its_log_directories(
     asyncio.run(play())
 
 
-def test_another_broker_of_our_id_has_time_to_disappear(tmp_path: Path) -> None:
+def test_another_broker_with_our_id_gets_time_to_disappear(tmp_path: Path) -> None:
     async def register(store: MetaStore, patience_s: float) -> None:
-        from ottla.cluster.membership import Membership
-        from ottla.cluster.metadata import Metadata
+        from ottla.cluster.cluster_membership import ClusterMembership
+        from ottla.cluster.metadata_cache import MetadataCache
 
-        await Membership.register(
+        await ClusterMembership.register(
             store,
-            Metadata(store),
+            MetadataCache(store),
             broker_id=1,
             listeners=(Listener("PLAINTEXT", "h", 1, "PLAINTEXT"),),
             rack=None,
             now_ms=0,
             directories=["mine"],
-            patience_s=patience_s,
+            timeout_s=patience_s,
         )
 
     async def play() -> None:
@@ -171,7 +171,7 @@ def test_another_broker_of_our_id_has_time_to_disappear(tmp_path: Path) -> None:
         assert entry is not None
         held = layout.load(entry) | {"directories": ["theirs"]}
         other.expire()
-        await other.hold(layout.broker_key(1), layout.dump(held))
+        await other.create_ephemeral(layout.broker_key(1), layout.dump(held))
         with pytest.raises(KafkaError):
             await register(store, 0.3)
         registering = asyncio.create_task(register(store, PATIENCE_S))

@@ -1,4 +1,4 @@
-"""Three brokers that replicate: what is acknowledged is on all of them, whoever goes."""
+"""Three brokers that replicate: acknowledged records survive the loss of any broker."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def held(cluster: LocalCluster, broker: int, topic: str = "t", index: int = 0) -
     return cluster.broker(broker).partitions.find(topic, index)
 
 
-def test_followers_have_what_the_leader_has(cluster: LocalCluster) -> None:
+def test_followers_replicate_the_leaders_records(cluster: LocalCluster) -> None:
     cluster.create_topic("t", partitions=3, replication_factor=3)
     producer = cluster.producer(value=str)
     started = time.monotonic()
     producer.send("t", "first", partition=0).result(PATIENCE_S)
     print("first ack after", time.monotonic() - started)
-    sent = [producer.send("t", f"{each}", partition=each % 3) for each in range(3000)]
-    for each in sent:
-        each.result(PATIENCE_S)
+    sent = [producer.send("t", f"{number}", partition=number % 3) for number in range(3000)]
+    for future in sent:
+        future.result(PATIENCE_S)
     print("all acks after", time.monotonic() - started)
 
     def ends() -> Any:
@@ -65,13 +65,13 @@ def leader_of(cluster: LocalCluster, topic: str = "t", index: int = 0) -> int:
 
 
 def some(cluster: LocalCluster) -> int:
-    """A broker that runs."""
-    for each in range(3):
+    """The id of a running broker."""
+    for broker_id in range(3):
         try:
-            cluster.broker(each)
+            cluster.broker(broker_id)
         except (KeyError, RuntimeError):
             continue
-        return each
+        return broker_id
     raise AssertionError
 
 
@@ -80,13 +80,13 @@ def isr_of(cluster: LocalCluster, topic: str = "t", index: int = 0) -> list[int]
     return sorted(image.topics[topic].partitions[index].isr)
 
 
-def test_a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
+def test_a_killed_leader_is_replaced_without_losing_acknowledged_records(
     cluster: LocalCluster,
 ) -> None:
     cluster.create_topic("t", partitions=1, replication_factor=3)
     producer = cluster.producer(value=str)
-    for each in range(100):
-        producer.send("t", f"{each}")
+    for number in range(100):
+        producer.send("t", f"{number}")
     producer.flush(PATIENCE_S)
     first = leader_of(cluster)
     started = time.monotonic()
@@ -97,7 +97,7 @@ def test_a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
     consumer = cluster.consumer(value=str)
     consumer.assign({TopicPartition("t", 0): 0})
     read = [record.value for record in consumer.take(101, PATIENCE_S)]
-    assert read == [*(f"{each}" for each in range(100)), "after"]
+    assert read == [*(f"{number}" for number in range(100)), "after"]
     consumer.close()
     until(cluster, lambda: first not in isr_of(cluster))
     cluster.restart(first)
@@ -105,7 +105,7 @@ def test_a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
     until(cluster, lambda: held(cluster, first).log.end_offset == 101)
 
 
-def test_a_follower_that_was_away_catches_up_and_joins_again(cluster: LocalCluster) -> None:
+def test_a_returning_follower_catches_up_and_rejoins_the_isr(cluster: LocalCluster) -> None:
     cluster.create_topic("t", partitions=1, replication_factor=3)
     producer = cluster.producer(value=bytes)
     leader = leader_of(cluster)
@@ -123,8 +123,8 @@ def test_a_follower_that_was_away_catches_up_and_joins_again(cluster: LocalClust
 def test_records_are_deleted_on_every_replica(cluster: LocalCluster) -> None:
     cluster.create_topic("t", partitions=1, replication_factor=3)
     producer = cluster.producer(value=str)
-    for each in range(10):
-        producer.send("t", f"{each}")
+    for number in range(10):
+        producer.send("t", f"{number}")
     producer.flush(PATIENCE_S)
     with cluster.admin() as admin:
         assert admin.offsets.delete_before({TopicPartition("t", 0): 7}) == {
@@ -133,16 +133,16 @@ def test_records_are_deleted_on_every_replica(cluster: LocalCluster) -> None:
     assert cluster.call(lambda: [held(cluster, b).log.start_offset for b in range(3)]) == [7, 7, 7]
 
 
-def test_too_few_in_sync_refuse_what_wants_all(cluster: LocalCluster) -> None:
+def test_acks_all_is_refused_with_too_few_in_sync_replicas(cluster: LocalCluster) -> None:
     cluster.create_topic(
         "t", partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"}
     )
     producer = cluster.producer(value=str, settings={"message.timeout.ms": 2000})
     producer.send("t", "one").result(PATIENCE_S)
     leader = leader_of(cluster)
-    for each in range(3):
-        if each != leader:
-            cluster.stop_broker(each)
+    for broker_id in range(3):
+        if broker_id != leader:
+            cluster.stop_broker(broker_id)
     until(cluster, lambda: isr_of(cluster) == [leader])
     with pytest.raises(KafkaError):
         producer.send("t", "two").result(PATIENCE_S)

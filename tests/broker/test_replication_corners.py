@@ -1,4 +1,4 @@
-"""Replication where it is not the common case: racks, throttles, reassignment, lost sessions."""
+"""Replication in unusual cases: racks, throttles, reassignment, lost sessions."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ async def fetch(
     return data
 
 
-def test_consumers_are_sent_to_a_replica_in_their_rack(tmp_path: Path) -> None:
+def test_consumers_are_directed_to_a_replica_in_their_rack(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
-        for each in range(3):
-            await cluster.start(each, broker_rack=f"r{each}")
+        for broker_id in range(3):
+            await cluster.start(broker_id, broker_rack=f"r{broker_id}")
         await cluster.create("t", (0, 1, 2))
         assert await cluster.produce(0, b"a", b"b") == 0
         await cluster.until(lambda: cluster.held(2).high_watermark == 2)
-        told = await fetch(cluster, 0, rack_id="r2", wait_ms=5000)
-        assert (told.preferred_read_replica, told.records) == (2, b"")
+        result = await fetch(cluster, 0, rack_id="r2", wait_ms=5000)
+        assert (result.preferred_read_replica, result.records) == (2, b"")
         for rack in ("r0", "elsewhere", ""):
-            told = await fetch(cluster, 0, rack_id=rack)
-            assert told.preferred_read_replica == -1
-            assert told.records
-        told = await fetch(cluster, 2, rack_id="r2")
-        assert told.records
-        assert told.high_watermark == 2
-        # One who reads there hears of the next record at once, not when a follower's fetch ends.
+            result = await fetch(cluster, 0, rack_id=rack)
+            assert result.preferred_read_replica == -1
+            assert result.records
+        result = await fetch(cluster, 2, rack_id="r2")
+        assert result.records
+        assert result.high_watermark == 2
+        # Its readers see the next record at once, not at the end of a follower's fetch.
         reading = asyncio.ensure_future(fetch(cluster, 2, 2, rack_id="r2", wait_ms=100_000))
         await asyncio.sleep(0.1)
         started = time.monotonic()
@@ -80,18 +80,18 @@ def test_consumers_are_sent_to_a_replica_in_their_rack(tmp_path: Path) -> None:
     play(tmp_path, act, brokers=0, **settings)
 
 
-def test_old_consumers_read_from_leaders_only_and_writers_too(tmp_path: Path) -> None:
+def test_old_consumers_and_all_producers_use_leaders_only(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1))
-        told = await fetch(cluster, 1, version=10)
-        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        result = await fetch(cluster, 1, version=10)
+        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert await cluster.produce(1, b"a") == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert await cluster.produce(2, b"a") == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     play(tmp_path, act)
 
 
-def test_who_asks_the_wrong_broker_is_told_the_right_one(tmp_path: Path) -> None:
+def test_a_request_to_the_wrong_broker_names_the_leader(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1))
         data = PartitionProduceData(index=0, records=batch(b"a"))
@@ -100,15 +100,15 @@ def test_who_asks_the_wrong_broker_is_told_the_right_one(tmp_path: Path) -> None
             topic = TopicProduceData(name="t", topic_id=topic_id, partition_data=[data])
             request = ProduceRequest(acks=1, topic_data=[topic])
             answer = await Client(cluster[2]).ask(ApiKey.PRODUCE, request, version)
-            (told,) = answer.responses[0].partition_responses
-            assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert (told.current_leader.leader_id, told.current_leader.leader_epoch) == (0, 0)
+            (result,) = answer.responses[0].partition_responses
+            assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (result.current_leader.leader_id, result.current_leader.leader_epoch) == (0, 0)
             (node,) = answer.node_endpoints
             assert (node.node_id, node.port) == (0, cluster[0].port)
-        told = await fetch(cluster, 2)
-        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert told.current_leader is not None
-        assert told.current_leader.leader_id == 0
+        result = await fetch(cluster, 2)
+        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert result.current_leader is not None
+        assert result.current_leader.leader_id == 0
 
     play(tmp_path, act)
 
@@ -119,17 +119,17 @@ def test_followers_are_served_by_leaders_only_and_only_if_they_are_replicas(tmp_
         me = ReplicaState(1, cluster[1].image.brokers[1].epoch)
         assert (await fetch(cluster, 0, replica_state=me)).error_code == 0
         stranger = ReplicaState(2, cluster[1].image.brokers[2].epoch)
-        told = await fetch(cluster, 0, replica_state=stranger)
-        assert told.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        told = await fetch(cluster, 1, replica_state=stranger)
-        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        told = await fetch(cluster, 0, replica_state=me, epoch=7)
-        assert told.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        result = await fetch(cluster, 0, replica_state=stranger)
+        assert result.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        result = await fetch(cluster, 1, replica_state=stranger)
+        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        result = await fetch(cluster, 0, replica_state=me, epoch=7)
+        assert result.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
     play(tmp_path, act)
 
 
-def test_a_consumer_sees_what_is_committed_and_a_follower_what_is_written(tmp_path: Path) -> None:
+def test_a_consumer_reads_committed_records_and_a_follower_all(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1))
         cluster[1].replication.fetching.stop()
@@ -139,14 +139,14 @@ def test_a_consumer_sees_what_is_committed_and_a_follower_what_is_written(tmp_pa
         assert (await fetch(cluster, 0, replica_state=me)).records
         assert (await fetch(cluster, 0)).high_watermark == 0
         await fetch(cluster, 0, 1, replica_state=me)
-        told = await fetch(cluster, 0, 0)
-        assert told.high_watermark == 1
-        assert told.records
+        result = await fetch(cluster, 0, 0)
+        assert result.high_watermark == 1
+        assert result.records
 
     play(tmp_path, act)
 
 
-def test_acks_all_times_out_when_a_follower_does_not_follow(tmp_path: Path) -> None:
+def test_acks_all_times_out_when_a_follower_lags(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1))
         cluster[1].replication.fetching.stop()
@@ -154,20 +154,20 @@ def test_acks_all_times_out_when_a_follower_does_not_follow(tmp_path: Path) -> N
         topic = TopicProduceData(name="t", partition_data=[data])
         request = ProduceRequest(acks=-1, timeout=50, topic_data=[topic])
         answer = await Client(cluster[0]).ask(ApiKey.PRODUCE, request, 9)
-        (told,) = answer.responses[0].partition_responses
-        assert told.error_code == ErrorCode.REQUEST_TIMED_OUT
+        (result,) = answer.responses[0].partition_responses
+        assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
 
     play(tmp_path, act)
 
 
-def test_who_lags_leaves_the_set_and_joins_again(tmp_path: Path) -> None:
+def test_a_lagging_follower_leaves_the_isr_and_rejoins(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1))
         fetching = cluster[1].replication.fetching
         fetching.stop()
         waiting = asyncio.ensure_future(cluster.produce(0, b"a"))
         await cluster.until(lambda: cluster.state(2).isr == (0,))
-        assert await waiting == 0  # committed by those who are left
+        assert await waiting == 0  # committed by the remaining replicas
         assert cluster[0].replication.isr_writes.shrunk == 1
         fetching._stopped = False
         fetching.update(cluster.held(1))
@@ -177,12 +177,12 @@ def test_who_lags_leaves_the_set_and_joins_again(tmp_path: Path) -> None:
     play(tmp_path, act, replica_lag_time_max_ms="200")
 
 
-def test_a_new_leader_does_not_say_where_the_end_is_before_it_knows(tmp_path: Path) -> None:
+def test_a_new_leader_reports_no_end_before_its_high_watermark_is_known(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1, 2))
-        for each in range(3):
-            assert await cluster.produce(0, b"%d" % each) == 0
-        cluster.held(1).high_watermark = 0  # it has not heard
+        for number in range(3):
+            assert await cluster.produce(0, b"%d" % number) == 0
+        cluster.held(1).high_watermark = 0  # it has not noticed
         cluster[2].replication.fetching.stop()
         await cluster.crash(0)
         await cluster.until(lambda: cluster.held(1).leads)
@@ -202,7 +202,7 @@ def test_a_new_leader_does_not_say_where_the_end_is_before_it_knows(tmp_path: Pa
     play(tmp_path, act)
 
 
-def test_a_follower_whose_next_record_is_deleted_begins_at_the_leaders_start(
+def test_a_follower_behind_the_leaders_start_offset_begins_there(
     tmp_path: Path,
 ) -> None:
     async def act(cluster: Brokers) -> None:
@@ -220,7 +220,7 @@ def test_a_follower_whose_next_record_is_deleted_begins_at_the_leaders_start(
     play(tmp_path, act, brokers=2)
 
 
-def test_a_replica_that_is_given_to_others_is_deleted(tmp_path: Path) -> None:
+def test_a_reassigned_replica_is_deleted(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1, 2))
         assert await cluster.produce(0, b"a") == 0
@@ -237,7 +237,7 @@ def test_a_replica_that_is_given_to_others_is_deleted(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_a_throttled_follower_catches_up_slowly_and_the_others_do_not_wait(tmp_path: Path) -> None:
+def test_a_throttled_follower_does_not_delay_the_others(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         limits = {
             "follower.replication.throttled.rate": "100000",
@@ -264,7 +264,7 @@ def test_a_throttled_follower_catches_up_slowly_and_the_others_do_not_wait(tmp_p
     play(tmp_path, act, brokers=2)
 
 
-def test_a_leader_that_was_stopped_itself_takes_nobody_for_one_that_lags(tmp_path: Path) -> None:
+def test_a_paused_leader_shrinks_no_isr_when_it_resumes(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1))
         replication = cluster[0].replication
@@ -281,7 +281,7 @@ def test_a_leader_that_was_stopped_itself_takes_nobody_for_one_that_lags(tmp_pat
     play(tmp_path, act, brokers=2)
 
 
-def test_a_follower_hears_of_what_is_new_among_many_that_are_quiet(tmp_path: Path) -> None:
+def test_a_follower_fetches_one_busy_partition_among_many_idle_ones(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         for number in range(50):
             await cluster.create(f"quiet{number}", (0, 1))
@@ -293,17 +293,17 @@ def test_a_follower_hears_of_what_is_new_among_many_that_are_quiet(tmp_path: Pat
         assert await cluster.produce(0, b"a", topic="quiet7") == 0
         cluster.held(0).delete_records(5, 0)
         await cluster.until(lambda: cluster.held(1).log.start_offset == 5)
-        await asyncio.sleep(4.0)  # nobody is taken for one that lags
+        await asyncio.sleep(4.0)  # no follower counts as lagging
         assert {cluster.state(1, f"quiet{number}").isr for number in range(50)} == {(0, 1)}
 
     play(tmp_path, act, brokers=2, replica_lag_time_max_ms="3000", replica_fetch_wait_max_ms="100")
 
 
-def test_others_lead_what_was_on_a_disk_that_failed(tmp_path: Path) -> None:
+def test_other_brokers_lead_the_partitions_of_a_failed_disk(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
-        for each in range(2):
-            dirs = [tmp_path / f"{each}-{name}" for name in "ab"]
-            await cluster.start(each, log_dirs=",".join(map(str, dirs)))
+        for broker_id in range(2):
+            dirs = [tmp_path / f"{broker_id}-{name}" for name in "ab"]
+            await cluster.start(broker_id, log_dirs=",".join(map(str, dirs)))
         await cluster.create("t", (0, 1))
         await cluster.create("u", (0,))
         assert await cluster.produce(0, b"a") == 0
@@ -314,7 +314,7 @@ def test_others_lead_what_was_on_a_disk_that_failed(tmp_path: Path) -> None:
         assert cluster.state(1, "u").leader == 0
         assert await cluster.produce(1, b"b") == 0
         await asyncio.sleep(0.1)
-        assert cluster.state(1).isr == (1,)  # who has no disk does not come back by fetching
+        assert cluster.state(1).isr == (1,)  # a replica without a disk does not rejoin by fetching
 
     play(tmp_path, act, brokers=0)
 
@@ -346,10 +346,10 @@ def test_without_a_session_a_broker_leads_nothing(tmp_path: Path) -> None:
     play(tmp_path, act, brokers=1)
 
 
-def test_a_partition_that_comes_while_a_fetch_waits_is_followed_at_once(tmp_path: Path) -> None:
+def test_a_partition_added_during_a_waiting_fetch_is_followed_at_once(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("first", (0, 1))
-        await asyncio.sleep(0.2)  # the follower's fetch is held now, for a minute
+        await asyncio.sleep(0.2)  # the follower's fetch waits now, for a minute
         started = time.monotonic()
         await cluster.create("t", (0, 1))
         assert await cluster.produce(0, b"a") == 0

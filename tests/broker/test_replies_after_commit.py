@@ -1,4 +1,4 @@
-"""What coordinators tell is committed before, however far their own memory has come."""
+"""Coordinators reply only with committed state, however far their memory is ahead."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from data_path_broker import until
 from played_follower import PlayedFollower
-from test_group_driver import Client
-from test_group_driver import run as run_groups
+from test_group_coordinator_service import Client
+from test_group_coordinator_service import run as run_groups
 from transaction_client import TransactionClient, play
 
-from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
-from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.coordinator.records import OFFSETS_TOPIC, partition_for
+from ottla.coordinator.transactions.records import TRANSACTIONS_TOPIC
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
@@ -28,7 +28,7 @@ NOT_HERE = ErrorCode.NOT_COORDINATOR
 
 
 async def soon(work: Awaitable[Any]) -> asyncio.Task[Any]:
-    """Begin, and go as far as it gets without anybody's help."""
+    """Starts the coroutine and runs it as far as it gets by itself."""
     task = asyncio.ensure_future(work)
     for _ in range(5):
         await asyncio.sleep(0)
@@ -40,9 +40,9 @@ def follower_of_group(client: Client, group_id: str = "g") -> PlayedFollower:
 
 
 def elsewhere(group_id: str) -> str:
-    """A group of another partition."""
+    """A group id of another partition."""
     names = (f"g{number}" for number in range(100))
-    return next(each for each in names if partition_for(each, 5) != partition_for(group_id, 5))
+    return next(name for name in names if partition_for(name, 5) != partition_for(group_id, 5))
 
 
 def run(path: Path, act: Callable[[Client, PlayedFollower], Awaitable[None]], **more: str) -> None:
@@ -52,7 +52,7 @@ def run(path: Path, act: Callable[[Client, PlayedFollower], Awaitable[None]], **
     run_groups(path, with_follower, **more)
 
 
-def test_a_commit_is_answered_when_the_replicas_have_it(tmp_path: Path) -> None:
+def test_a_commit_is_answered_after_replication(tmp_path: Path) -> None:
     async def act(client: Client, follower: PlayedFollower) -> None:
         commit = await soon(client.commit("g", 7))
         assert not commit.done()
@@ -69,7 +69,7 @@ def test_an_offset_is_not_read_before_it_is_committed(tmp_path: Path) -> None:
         read = await soon(client.committed("g"))
         groups = await soon(client.ask(ApiKey.LIST_GROUPS, ListGroupsRequest()))
         described = await soon(client.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(["g"])))
-        assert not any(each.done() for each in (commit, read, groups, described))
+        assert not any(reply.done() for reply in (commit, read, groups, described))
         assert await client.committed(elsewhere("g")) == {}
         follower.fetch()
         assert await read == {0: 7}
@@ -81,7 +81,7 @@ def test_an_offset_is_not_read_before_it_is_committed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 5, 9])
-def test_who_waits_here_when_another_broker_takes_over_is_sent_there(
+def test_waiting_requests_are_redirected_when_another_broker_takes_over(
     tmp_path: Path, version: int
 ) -> None:
     async def act(client: Client, follower: PlayedFollower) -> None:
@@ -95,18 +95,18 @@ def test_who_waits_here_when_another_broker_takes_over_is_sent_there(
         described = await soon(client.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(["g"])))
         follower.take_over()
         assert await commit == NOT_HERE
-        told = await read
+        result = await read
         if version >= 8:
-            assert told.groups[0].error_code == NOT_HERE
+            assert result.groups[0].error_code == NOT_HERE
         elif version > 1:
-            assert told.error_code == NOT_HERE
+            assert result.error_code == NOT_HERE
         assert (await described).groups[0].error_code == NOT_HERE
         assert await client.commit("g", 8) == NOT_HERE
 
     run(tmp_path, act)
 
 
-def test_what_is_not_committed_in_time_is_told_and_may_come_true(tmp_path: Path) -> None:
+def test_a_commit_that_times_out_is_reported_and_may_still_take_effect(tmp_path: Path) -> None:
     async def act(client: Client, follower: PlayedFollower) -> None:
         assert await client.commit("g", 7) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         follower.fetch()
@@ -115,8 +115,8 @@ def test_what_is_not_committed_in_time_is_told_and_may_come_true(tmp_path: Path)
     run(tmp_path, act, offsets_commit_timeout_ms="30")
 
 
-def test_a_heartbeat_tells_nothing_that_could_be_lost(tmp_path: Path) -> None:
-    """The member was made by a JoinGroup whose record nobody else has yet."""
+def test_a_heartbeat_reveals_nothing_uncommitted(tmp_path: Path) -> None:
+    """The member was created by a JoinGroup whose record is not replicated yet."""
 
     async def act(client: Client, follower: PlayedFollower) -> None:
         join = await soon(client.join("g"))
@@ -135,14 +135,14 @@ def test_a_heartbeat_tells_nothing_that_could_be_lost(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_new_leader_loads_its_whole_log_and_tells_when_that_is_committed(
+def test_a_new_leader_loads_its_whole_log_and_serves_it_once_committed(
     tmp_path: Path,
 ) -> None:
     async def act(client: Client, follower: PlayedFollower) -> None:
         commit = await soon(client.commit("g", 7))
         follower.take_over()
         assert await commit == NOT_HERE
-        follower.give_back()  # what was appended is in the log still
+        follower.give_back()  # the appended records are still in the log
         read = await soon(client.committed("g"))
         assert not read.done()
         follower.fetch()
@@ -159,7 +159,7 @@ def follower_of_transactions(client: TransactionClient) -> PlayedFollower:
     return PlayedFollower(client.broker, TRANSACTIONS_TOPIC, index)
 
 
-def test_a_transaction_goes_on_when_the_replicas_have_its_last_step(tmp_path: Path) -> None:
+def test_a_transaction_continues_after_its_last_step_is_replicated(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         follower = follower_of_transactions(client)
         for step in (client.init(), client.add(("t", 0))):
@@ -174,14 +174,14 @@ def test_a_transaction_goes_on_when_the_replicas_have_its_last_step(tmp_path: Pa
         assert await end is NONE
         assert client.markers("t", 0) == [(client.producer_id, 1, True)]
         state = await soon(client.state())
-        assert not state.done()  # it is complete in memory, and nowhere else
+        assert not state.done()  # it is complete in memory only
         follower.fetch()
         assert await state == "CompleteCommit"
 
     play(tmp_path, act)
 
 
-def test_markers_are_written_by_who_finds_the_decision_in_the_log(tmp_path: Path) -> None:
+def test_the_broker_that_loads_a_decision_writes_its_markers(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await client.init()
         await client.add(("t", 0))

@@ -1,4 +1,4 @@
-"""confluent.value.schema.validation: which records a topic takes, and what happens meanwhile."""
+"""confluent.value.schema.validation: which records a topic accepts, also during look-ups."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from ottla.client.admin_session import AdminSession
 from ottla.client.configs import ResourceType
 from ottla.client.schema_registry import SchemaRegistry
-from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import build_batch
 from ottla.records.compression import ZSTD
@@ -50,19 +50,19 @@ def registry(cluster: LocalCluster) -> Iterator[SchemaRegistry]:
 
 
 @pytest.fixture(scope="module")
-def session(cluster: LocalCluster) -> Iterator[Session]:
-    session = Session(cluster.bootstrap_servers, {}, 20)
+def session(cluster: LocalCluster) -> Iterator[AdminSession]:
+    session = AdminSession(cluster.bootstrap_servers, {}, 20)
     yield session
     session.close()
 
 
-def produce(session: Session, topic: str, *batches: bytes) -> list[PartitionProduceResponse]:
-    """The answers for the topic's partitions, each with its batch."""
+def produce(session: AdminSession, topic: str, *batches: bytes) -> list[PartitionProduceResponse]:
+    """The responses for the partitions of the topic, each with its batch."""
     parts = [PartitionProduceData(index, data) for index, data in enumerate(batches)]
     request = ProduceRequest(
         acks=-1, timeout=5000, topic_data=[TopicProduceData(topic, partition_data=parts)]
     )
-    line = session.lines.line(session.lines.nodes()[0].id)
+    line = session.connections.connection(session.connections.nodes()[0].id)
     answer = line.call(request, ApiKey.PRODUCE, ProduceResponse, version_max=12)
     return list(answer.responses[0].partition_responses)
 
@@ -72,7 +72,7 @@ def batch(*values: bytes | None, **options: Any) -> bytes:
 
 
 def values_of(cluster: LocalCluster, topic: str) -> list[bytes | None]:
-    """Of partition 0."""
+    """The response for partition 0."""
 
     def read() -> list[bytes | None]:
         from ottla.records.batch import read_header
@@ -91,7 +91,7 @@ def values_of(cluster: LocalCluster, topic: str) -> list[bytes | None]:
 
 
 def test_a_record_with_an_id_of_another_subject_is_refused_by_its_index(
-    cluster: LocalCluster, registry: SchemaRegistry, session: Session
+    cluster: LocalCluster, registry: SchemaRegistry, session: AdminSession
 ) -> None:
     cluster.create_topic("orders", 2, VALUES)
     good = with_id(registry.register("orders-value", "AVRO", AVRO % "Order").id, b"x")
@@ -101,18 +101,21 @@ def test_a_record_with_an_id_of_another_subject_is_refused_by_its_index(
         session, "orders", batch(good, other, None, unknown, b"bare", b""), batch(good, None)
     )
     assert (mixed.error_code, fine.error_code) == (ErrorCode.INVALID_RECORD, ErrorCode.NONE)
-    assert [each.batch_index for each in mixed.record_errors] == [4, 5]  # without a question
+    assert [error.batch_index for error in mixed.record_errors] == [
+        4,
+        5,
+    ]  # without asking the registry
     (mixed,) = produce(session, "orders", batch(good, other, None))
-    assert [each.batch_index for each in mixed.record_errors] == [1]
-    told = mixed.record_errors[0].batch_index_error_message
-    assert told == f"schema id {other[4]} is no schema of the subject orders-value"
+    assert [error.batch_index for error in mixed.record_errors] == [1]
+    received = mixed.record_errors[0].batch_index_error_message
+    assert received == f"schema id {other[4]} is not a schema of the subject orders-value"
     (unfit,) = produce(session, "orders", batch(unknown))
     assert unfit.error_code == ErrorCode.INVALID_RECORD
     assert values_of(cluster, "orders") == []
 
 
-def test_packed_batches_and_guids_and_headers_count(
-    cluster: LocalCluster, registry: SchemaRegistry, session: Session
+def test_compressed_batches_guids_and_headers_are_validated(
+    cluster: LocalCluster, registry: SchemaRegistry, session: AdminSession
 ) -> None:
     cluster.create_topic("packed", 1, VALUES)
     schema = registry.register("packed-value", "AVRO", AVRO % "Packed")
@@ -132,11 +135,11 @@ def test_packed_batches_and_guids_and_headers_count(
         )
     ]
     refused = ErrorCode.INVALID_RECORD
-    assert [each.error_code for each in answers] == [0, 0, 0, refused, 0, refused]
+    assert [answer.error_code for answer in answers] == [0, 0, 0, refused, 0, refused]
 
 
 def test_strategies_name_the_subject_after_the_record(
-    cluster: LocalCluster, registry: SchemaRegistry, session: Session
+    cluster: LocalCluster, registry: SchemaRegistry, session: AdminSession
 ) -> None:
     key = {"confluent.key.schema.validation": "true"}
     cluster.create_topic(
@@ -164,7 +167,7 @@ def test_strategies_name_the_subject_after_the_record(
 
 
 def test_a_schema_is_accepted_as_soon_as_it_is_registered_and_an_alias_counts(
-    cluster: LocalCluster, registry: SchemaRegistry, session: Session
+    cluster: LocalCluster, registry: SchemaRegistry, session: AdminSession
 ) -> None:
     cluster.create_topic("late", 1, VALUES)
     cluster.create_topic("nick", 1, VALUES)
@@ -177,7 +180,7 @@ def test_a_schema_is_accepted_as_soon_as_it_is_registered_and_an_alias_counts(
     for topic in ("late", "nick"):
         deadline = time.monotonic() + 60
         while produce(session, topic, batch(with_id(id_, b"x")))[0].error_code:
-            assert time.monotonic() < deadline  # what was denied is forgotten after 100 ms
+            assert time.monotonic() < deadline  # denials are cached for 100 ms
 
 
 def test_an_idempotent_producer_keeps_its_order_while_schemas_are_looked_up(
@@ -198,20 +201,20 @@ def _with_default(count: int) -> str:
     return json.dumps({"type": "record", "name": "Many", "fields": fields})
 
 
-def test_without_an_answer_the_producer_tries_again_and_what_is_known_is_taken() -> None:
+def test_without_the_registry_known_ids_are_accepted_and_others_are_retried() -> None:
     with LocalCluster(registry=True) as cluster:
         registry = SchemaRegistry(cluster.registry_url)
-        session = Session(cluster.bootstrap_servers, {}, 20)
+        session = AdminSession(cluster.bootstrap_servers, {}, 20)
         cluster.create_topic("down", 1, VALUES)
         known = with_id(registry.register("down-value", "AVRO", AVRO % "Down").id, b"x")
         later = with_id(registry.register("down-value", "AVRO", _same("Down")).id, b"y")
         assert produce(session, "down", batch(known))[0].error_code == ErrorCode.NONE
         registry.close()
         cluster._stop_registry()
-        (told,) = produce(session, "down", batch(later))
-        assert told.error_code == TOO_FEW
-        assert told.error_message is not None
-        assert "schema registry can't be asked" in told.error_message
+        (received,) = produce(session, "down", batch(later))
+        assert received.error_code == TOO_FEW
+        assert received.error_message is not None
+        assert "schema registry can't be asked" in received.error_message
         assert produce(session, "down", batch(known, None))[0].error_code == ErrorCode.NONE
         assert produce(session, "down", batch(b"bare"))[0].error_code == ErrorCode.INVALID_RECORD
         assert values_of(cluster, "down") == [known, known, None]
@@ -222,40 +225,40 @@ def _same(name: str) -> str:
     return (AVRO % name).replace("]}", ',{"name":"b","type":"int","default":1}]}')
 
 
-def test_a_registry_that_hangs_holds_up_nobody_else() -> None:
+def test_a_hanging_registry_delays_no_other_request() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with LocalCluster(config={"confluent.schema.registry.url": url}) as cluster:
             cluster.create_topic("stuck", 1, VALUES)
             cluster.create_topic("free", 1)
-            sessions = [Session(cluster.bootstrap_servers, {}, 20) for _ in range(2)]
-            told: list[PartitionProduceResponse] = []
+            sessions = [AdminSession(cluster.bootstrap_servers, {}, 20) for _ in range(2)]
+            received: list[PartitionProduceResponse] = []
             waiting = threading.Thread(
-                target=lambda: told.extend(
+                target=lambda: received.extend(
                     produce(sessions[0], "stuck", batch(with_id(1, b"x"))),
                 )
             )
             waiting.start()
-            accepted = [silent.accept()[0]]  # the look-up is under way
+            accepted = [silent.accept()[0]]  # the look-up has begun
             assert produce(sessions[1], "free", batch(b"any"))[0].error_code == ErrorCode.NONE
             assert produce(sessions[1], "stuck", batch(None))[0].error_code == ErrorCode.NONE
-            assert not told
+            assert not received
             silent.close()
-            for each in accepted:
-                each.close()
+            for connection in accepted:
+                connection.close()
             waiting.join(60)
-            assert [each.error_code for each in told] == [TOO_FEW]
+            assert [partition.error_code for partition in received] == [TOO_FEW]
             for session in sessions:
                 session.close()
 
 
 def test_a_broker_without_a_registry_accepts_nothing_unchecked() -> None:
     with LocalCluster() as cluster:
-        session = Session(cluster.bootstrap_servers, {}, 20)
+        session = AdminSession(cluster.bootstrap_servers, {}, 20)
         cluster.create_topic("checked", 1, VALUES)
-        (told,) = produce(session, "checked", batch(with_id(1, b"x")))
-        assert told.error_code == TOO_FEW
-        assert "confluent.schema.registry.url" in str(told.error_message)
+        (received,) = produce(session, "checked", batch(with_id(1, b"x")))
+        assert received.error_code == TOO_FEW
+        assert "confluent.schema.registry.url" in str(received.error_message)
         session.close()
 
 
@@ -263,8 +266,8 @@ def test_the_configs_are_described_and_validated(cluster: LocalCluster) -> None:
     cluster.create_topic("configured", 1, VALUES)
     with cluster.admin() as admin:
         found = {
-            each.name: each.value
-            for each in admin.configs.describe(ResourceType.TOPIC, "configured")
+            entry.name: entry.value
+            for entry in admin.configs.describe(ResourceType.TOPIC, "configured")
         }
         assert found["confluent.value.schema.validation"] == "true"
         assert found["confluent.key.schema.validation"] == "false"
@@ -278,7 +281,7 @@ def test_the_configs_are_described_and_validated(cluster: LocalCluster) -> None:
             assert refused.value.code == ErrorCode.INVALID_CONFIG
 
 
-def test_transactions_are_checked_too_and_their_markers_are_not(
+def test_transactional_records_are_validated_but_not_markers(
     cluster: LocalCluster, registry: SchemaRegistry
 ) -> None:
     import confluent_kafka
@@ -309,9 +312,9 @@ def test_brokers_of_a_local_cluster_know_its_registry_also_after_a_restart() -> 
         for turn in range(2):
             if turn:
                 cluster.restart()
-            session = Session(cluster.bootstrap_servers, {}, 20)
+            session = AdminSession(cluster.bootstrap_servers, {}, 20)
             assert produce(session, "apart", batch(good))[0].error_code == ErrorCode.NONE
-            (told,) = produce(session, "apart", batch(with_id(77, b"x")))
-            assert told.error_code == ErrorCode.INVALID_RECORD
+            (received,) = produce(session, "apart", batch(with_id(77, b"x")))
+            assert received.error_code == ErrorCode.INVALID_RECORD
             session.close()
         registry.close()

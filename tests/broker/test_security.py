@@ -1,4 +1,4 @@
-"""Listeners with certificates on a real broker: who clients are, and certificates that change."""
+"""Listeners with certificates on a real broker: principals, and replaced certificates."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ottla.broker.security import warn_of_open_listeners
 from ottla.config import ConfigError, ListenerSettings, ServerConfig, tls_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.certificates import certificates_of
-from ottla.net.line import Line
-from ottla.net.line_security import LineSecurity
+from ottla.net.connection_security import ConnectionSecurity
+from ottla.net.inter_broker_connection import InterBrokerConnection
 from ottla.net.listener_tls import ListenerTls
-from ottla.testing.certificates import CertificateAuthority, Issued
+from ottla.testing.certificates import CertificateAuthority, CertificateFiles
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -50,25 +50,25 @@ class Rig:
         }
         self.broker = Broker(ServerConfig(self.config))
 
-    async def connect(self, certificate: Issued | None = None) -> Line:
-        """As whom the certificate says; as the broker itself without one."""
+    async def connect(self, certificate: CertificateFiles | None = None) -> InterBrokerConnection:
+        """A client with this certificate; without one, with the broker's."""
         keystore = certificate.keystore if certificate else self.keystore
         config = ServerConfig({**self.config, KEYSTORE: str(keystore)})
         tls = ListenerTls(tls_settings(ListenerSettings(config, "SSL"), "SSL"))
-        return await Line.open(
+        return await InterBrokerConnection.open(
             "127.0.0.1",
             self.broker.port,
             client_id="test",
             timeout_s=60,
-            security=LineSecurity(tls),
+            security=ConnectionSecurity(tls),
         )
 
     def principals(self) -> set[str]:
-        """Of those who are connected."""
+        """The principals of the connected clients."""
         channels = self.broker._server._channels
         return {str(channel._session.principal) for channel in channels}
 
-    async def alter(self, line: Line, value: str) -> tuple[ErrorCode, str]:
+    async def alter(self, line: InterBrokerConnection, value: str) -> tuple[ErrorCode, str]:
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(
@@ -102,14 +102,14 @@ def run(path: Path, test: Test, **properties: str) -> None:
     asyncio.run(main())
 
 
-def seen(line: Line) -> bytes:
+def seen(line: InterBrokerConnection) -> bytes:
     assert line._stream is not None
     found = line._stream.certificate()
     assert found is not None
     return found
 
 
-def test_a_client_is_who_its_certificate_says(tmp_path: Path) -> None:
+def test_the_certificate_determines_the_principal(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         subject = "/O=Org, Inc./OU=Team/CN=alice/emailAddress=a@example.org"
         line = await rig.connect(rig.authority.issue("alice", subject=subject))
@@ -141,7 +141,7 @@ def test_without_a_certificate_a_client_is_anonymous(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_certificates_are_exchanged_by_a_change_of_the_configuration(tmp_path: Path) -> None:
+def test_certificates_are_replaced_by_a_config_change(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         old = await rig.connect()
         renewed = rig.authority.issue("renewed", subject="/CN=broker")
@@ -165,8 +165,8 @@ def test_certificates_are_exchanged_by_a_change_of_the_configuration(tmp_path: P
     run(tmp_path, test)
 
 
-def test_a_certificate_of_the_configuration_is_there_after_a_restart(tmp_path: Path) -> None:
-    """Also where the file of before is gone: the metadata store knows of the new one."""
+def test_a_certificate_in_the_config_survives_a_restart(tmp_path: Path) -> None:
+    """Even if the previous file is gone, because the metadata store names the new one."""
 
     async def test(rig: Rig) -> None:
         old = await rig.connect()
@@ -185,7 +185,7 @@ def test_a_certificate_of_the_configuration_is_there_after_a_restart(tmp_path: P
     run(tmp_path, test)
 
 
-def test_certificates_are_exchanged_when_the_file_changes(tmp_path: Path) -> None:
+def test_certificates_are_replaced_when_the_file_changes(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         old = await rig.connect()
         renewed = rig.authority.issue("renewed", subject="/CN=broker")
@@ -209,7 +209,7 @@ def test_certificates_are_exchanged_when_the_file_changes(tmp_path: Path) -> Non
         ("empty.pem", b"-----BEGIN NOTHING-----", "no private key"),
     ],
 )
-def test_a_broker_without_a_good_keystore_does_not_start(
+def test_a_broker_with_a_bad_keystore_does_not_start(
     tmp_path: Path, name: str, content: bytes | None, reason: str
 ) -> None:
     path = tmp_path / name
@@ -247,7 +247,7 @@ def test_a_listener_with_tls_needs_a_keystore(tmp_path: Path) -> None:
         ("PLAINTEXT://[::1]:9092", {}, None),
     ],
 )
-def test_an_open_listener_is_warned_of(
+def test_an_open_listener_logs_a_warning(
     caplog: pytest.LogCaptureFixture, listener: str, more: dict[str, str], said: str | None
 ) -> None:
     protocol = listener.partition(":")[0]

@@ -1,4 +1,4 @@
-"""Share groups from outside: offsets, deletion, the share coordinator's APIs, and its log."""
+"""Administration of share groups: offsets, deletion, the share coordinator's APIs and its log."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from data_path_broker import NOW_MS, Client, batch, code, run
 from share_client import ACCEPT, REJECT, TOPIC, ShareMember, configure, queue
 
-from ottla.broker.markers import End, write_marker
-from ottla.coordinator.share.records import STATE_TOPIC, StateKey
+from ottla.broker.transaction_markers import TransactionEnd
+from ottla.coordinator.share.state_records import STATE_TOPIC, SharePartitionKey
 from ottla.errors import ErrorCode
-from ottla.records.batch import Origin
+from ottla.records.batch import AppendOrigin
 from ottla.testing.manual_clock import ManualClock
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import delete_share_group_state as state_delete
@@ -37,7 +37,7 @@ PRUNE = {"share_coordinator_state_topic_num_partitions": "1"}
 
 
 async def alter(client: Client, *offsets: tuple[int, int], topic: str = TOPIC) -> Any:
-    partitions = [AlterShareGroupOffsetsRequestPartition(*each) for each in offsets]
+    partitions = [AlterShareGroupOffsetsRequestPartition(*offset) for offset in offsets]
     asked = AlterShareGroupOffsetsRequestTopic(topic, partitions)
     request = AlterShareGroupOffsetsRequest("workers", [asked])
     return await client.ask(ApiKey.ALTER_SHARE_GROUP_OFFSETS, request)
@@ -54,7 +54,7 @@ async def delete_group(client: Client) -> str:
     return code(answer.results[0])
 
 
-def test_offsets_can_be_set_when_nobody_reads(tmp_path: Path) -> None:
+def test_offsets_of_an_empty_group_can_be_set(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await member.send(6)
@@ -63,7 +63,7 @@ def test_offsets_can_be_set_when_nobody_reads(tmp_path: Path) -> None:
         assert code(await alter(client, (0, 2))) == "NON_EMPTY_GROUP"
         await member.heartbeat(-1)
         answer = await alter(client, (0, 2), (7, 0))
-        assert [code(each) for each in answer.responses[0].partitions] == [
+        assert [code(partition) for partition in answer.responses[0].partitions] == [
             "NONE",
             "UNKNOWN_TOPIC_OR_PARTITION",
         ]
@@ -77,12 +77,12 @@ def test_offsets_can_be_set_when_nobody_reads(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_offsets_can_be_set_before_the_group_is_there(tmp_path: Path) -> None:
+def test_setting_offsets_creates_the_group(tmp_path: Path) -> None:
     async def before(client: Client) -> None:
         await client.create(TOPIC)
         member = ShareMember(client.broker)
         await member.send(6)
-        await member.join("another")  # makes the topics that coordinators need
+        await member.join("another")  # creates the topics of the coordinators
         await member.heartbeat(-1)
         assert await delete_group(client) == "NONE"
         assert code(await alter(client, (0, 4))) == "NONE"
@@ -96,7 +96,7 @@ def test_offsets_can_be_set_before_the_group_is_there(tmp_path: Path) -> None:
     run(tmp_path, before, after)
 
 
-def test_a_group_can_forget_a_topic(tmp_path: Path) -> None:
+def test_offsets_of_a_topic_can_be_deleted(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await member.send(6)
@@ -127,7 +127,9 @@ def test_a_deleted_group_leaves_nothing_behind(tmp_path: Path) -> None:
         await member.heartbeat(-1)
         assert await delete_group(client) == "NONE"
         assert not client.broker.shares._shared
-        assert all(not len(states) for states in client.broker.shares.states)
+        assert all(
+            not len(shard) for shard in client.broker.shares.states.coordinator.shards.values()
+        )
         assert await delete_group(client) == "GROUP_ID_NOT_FOUND"
 
     async def after(client: Client) -> None:
@@ -138,7 +140,7 @@ def test_a_deleted_group_leaves_nothing_behind(tmp_path: Path) -> None:
     run(tmp_path, act, after)
 
 
-def test_aborted_records_are_given_to_nobody_where_the_group_wants_it_so(tmp_path: Path) -> None:
+def test_read_committed_groups_do_not_acquire_aborted_records(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await configure(client.broker, "workers", **{"share.isolation.level": "read_committed"})
@@ -148,21 +150,21 @@ def test_aborted_records_are_given_to_nobody_where_the_group_wants_it_so(tmp_pat
                 b"1", b"2", producer_id=producer, producer_epoch=0, base_sequence=0,
                 transactional=True,
             )  # fmt: skip
-            partition.append(memoryview(bytearray(data)), NOW_MS, origin=Origin.COORDINATOR)
+            partition.append(memoryview(bytearray(data)), NOW_MS, origin=AppendOrigin.COORDINATOR)
             if commit is not None:
-                end = End(producer, 0, 0, commit, transaction_version=1)
-                told: list[ErrorCode] = []
-                write_marker(client.broker, TOPIC, 0, end, now_ms=NOW_MS, tell=told.append)
-                assert told == [ErrorCode.NONE]
+                end = TransactionEnd(producer, 0, 0, commit, transaction_version=1)
+                reply: list[ErrorCode] = []
+                client.broker.markers.write(TOPIC, 0, end, now_ms=NOW_MS, tell=reply.append)
+                assert reply == [ErrorCode.NONE]
         await member.send(1)
-        # 0-1 aborted, 2 its marker, 3-4 committed, 5 its marker, 6-7 not decided, 8 behind it
+        # 0-1 aborted, 2 its marker, 3-4 committed, 5 its marker, 6-7 undecided, 8 after it
         assert await member.acquire(min_bytes=0) == [(2, 5, 1)]
         assert await member.acquire() == []
 
     run(tmp_path, act)
 
 
-def test_records_behind_aborted_ones_are_found_at_once(tmp_path: Path) -> None:
+def test_records_after_aborted_ones_are_found_at_once(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client, segment_bytes="1048576")
         await configure(client.broker, "workers", **{"share.isolation.level": "read_committed"})
@@ -172,9 +174,9 @@ def test_records_behind_aborted_ones_are_found_at_once(tmp_path: Path) -> None:
                 b"1" * 2000, producer_id=7, producer_epoch=0, base_sequence=sequence,
                 transactional=True,
             )  # fmt: skip
-            partition.append(memoryview(bytearray(data)), NOW_MS, origin=Origin.COORDINATOR)
-        end = End(7, 0, 0, commit=False, transaction_version=1)
-        write_marker(client.broker, TOPIC, 0, end, now_ms=NOW_MS, tell=lambda code: None)
+            partition.append(memoryview(bytearray(data)), NOW_MS, origin=AppendOrigin.COORDINATOR)
+        end = TransactionEnd(7, 0, 0, commit=False, transaction_version=1)
+        client.broker.markers.write(TOPIC, 0, end, now_ms=NOW_MS, tell=lambda code: None)
         await member.send(2)
         # One aborted batch at a time is all that fits into an answer.
         assert await member.acquire(max_bytes=1000, max_wait=60_000) == [(3, 5, 1)]
@@ -182,7 +184,7 @@ def test_records_behind_aborted_ones_are_found_at_once(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_start_beyond_the_end_waits_for_it(tmp_path: Path) -> None:
+def test_a_start_offset_beyond_the_end_waits_for_records(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await member.heartbeat(-1)
@@ -244,20 +246,20 @@ def test_the_share_coordinator_answers_other_brokers(tmp_path: Path) -> None:
         found = await read(3)
         assert (found.start_offset, found.state_epoch) == (12, 1)
         assert found.state_batches == [state_read.StateBatch(13, 14, 2, 1)]
-        told = await summary()
-        assert (told.start_offset, told.leader_epoch, told.delivery_complete_count) == (12, 3, 2)
+        reply = await summary()
+        assert (reply.start_offset, reply.leader_epoch, reply.delivery_complete_count) == (12, 3, 2)
         assert await delete() == "NONE"
         assert (await summary()).start_offset == -1
 
     run(tmp_path, act)
 
 
-def test_the_share_coordinator_is_found_by_the_name_of_a_share_partition(tmp_path: Path) -> None:
+def test_find_coordinator_finds_the_share_coordinator(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
-        key = str(StateKey("workers", bytes(range(16)), 3))
+        key = str(SharePartitionKey("workers", bytes(range(16)), 3))
         request = FindCoordinatorRequest(key_type=2, coordinator_keys=[key, "workers", "a:b:c"])
         answer = await client.ask(ApiKey.FIND_COORDINATOR, request)
-        assert [code(each) for each in answer.coordinators] == [
+        assert [code(coordinator) for coordinator in answer.coordinators] == [
             "NONE",
             "INVALID_REQUEST",
             "INVALID_REQUEST",
@@ -265,13 +267,35 @@ def test_the_share_coordinator_is_found_by_the_name_of_a_share_partition(tmp_pat
         assert STATE_TOPIC in client.broker.image.topics
         answer = await client.ask(ApiKey.API_VERSIONS, ApiVersionsRequest("a", "1"))
         assert ("share.version", 2) in [
-            (each.name, each.max_version_level) for each in answer.finalized_features
+            (finalized_feature.name, finalized_feature.max_version_level)
+            for finalized_feature in answer.finalized_features
         ]
 
     run(tmp_path, act)
 
 
-def test_the_log_of_states_is_cut_and_still_says_everything(tmp_path: Path) -> None:
+def test_the_share_coordinator_knows_where_an_emptied_log_ends(tmp_path: Path) -> None:
+    """All its records may have been deleted; a snapshot at offset 0 would never be deleted."""
+    clock = ManualClock()
+
+    async def before(client: Client) -> None:
+        member = await queue(client)
+        await member.send(9)
+        await member.acquire()
+        partition = client.broker.partitions.find(STATE_TOPIC, 0)
+        partition.delete_records(partition.log.end_offset, clock.now_ms())
+        assert partition.log.start_offset > 0
+
+    async def after(client: Client) -> None:
+        (shard,) = client.broker.shares.states.coordinator.all_shards()
+        log = client.broker.partitions.find(STATE_TOPIC, 0).log
+        assert len(shard) == 0
+        assert shard.end_offset == shard.oldest_offset() == log.start_offset == log.end_offset
+
+    run(tmp_path, before, after, clock=clock, **PRUNE)
+
+
+def test_the_state_log_is_truncated_without_losing_state(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def before(client: Client) -> None:
@@ -290,3 +314,27 @@ def test_the_log_of_states_is_cut_and_still_says_everything(tmp_path: Path) -> N
 
     more = {"share_coordinator_snapshot_update_records_per_snapshot": "2", **PRUNE}
     run(tmp_path, before, after, clock=clock, **more)
+
+
+def test_the_state_log_is_truncated_after_the_interval_only(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def before(client: Client) -> None:
+        states = client.broker.shares.states
+        member = await queue(client)
+        for number in range(9):
+            await member.send(1)
+            await member.acquire()
+            assert await member.say((number, number, REJECT)) == "NONE"
+        log = client.broker.partitions.find(STATE_TOPIC, 0).log
+        interval_ms = client.broker.config.share_coordinator_state_topic_prune_interval_ms
+        assert states._prune_if_due(clock.now_ms()) == clock.now_ms() + interval_ms
+        clock.set_by(86_400_000)  # the clock is set, but no time has passed
+        states._prune_if_due(clock.now_ms())
+        assert log.start_offset == 0
+        clock.advance(interval_ms)
+        states._prune_if_due(clock.now_ms())
+        assert log.start_offset > 0
+
+    more = {"share_coordinator_snapshot_update_records_per_snapshot": "2", **PRUNE}
+    run(tmp_path, before, clock=clock, **more)

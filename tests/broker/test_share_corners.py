@@ -1,5 +1,5 @@
-"""Share groups where something else happens at the same time: the cleaner, a lost connection, an
-answer that never came, an administrator."""
+"""Share groups during other events: the cleaner, a lost connection, a lost response, an
+administrator."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from share_client import ACCEPT, TOPIC, ShareMember, acquired, configure, queue
 from ottla.broker.quota_entities import CLIENT_ID
 
 
-def test_a_gap_larger_than_what_may_be_in_flight_is_read_over(tmp_path: Path) -> None:
-    """A group that came late to a compacted topic has nothing to lock for thousands of offsets."""
+def test_a_gap_larger_than_the_in_flight_limit_is_skipped(tmp_path: Path) -> None:
+    """A group that starts late on a compacted topic finds no record for thousands of offsets."""
 
     async def act(client: Client) -> None:
         compact = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
         member = await queue(client, **compact)
         log = client.broker.partitions.find(TOPIC, 0).log
-        log.config = dataclasses.replace(log.config, segment_bytes=1000, file_delete_delay_ms=0)
+        log.reconfigure(dataclasses.replace(log.config, segment_bytes=1000, file_delete_delay_ms=0))
         for number in range(400):
             await member.produce(TOPIC, batch(b"v%d" % number, key=b"k%d" % (number % 10)))
         await until(lambda: log.first_dirty_offset == log.segments.active.base_offset)
         found = []
         for _ in range(20):
             answer = await member.share_fetch()
-            for each in acquired(answer):
-                found += range(each[0], each[1] + 1)
+            for part in acquired(answer):
+                found += range(part[0], part[1] + 1)
         assert set(range(390, 400)) <= set(found)
 
     locks = {"group_share_partition_max_record_locks": "100"}
@@ -37,8 +37,8 @@ def test_a_gap_larger_than_what_may_be_in_flight_is_read_over(tmp_path: Path) ->
     run(tmp_path, act, log_cleaner_backoff_ms="10", **locks)
 
 
-def test_who_hangs_up_takes_nothing_along(tmp_path: Path) -> None:
-    """With a quota there is a future around the fetch that waits, which is cancelled later."""
+def test_a_client_that_disconnects_acquires_nothing(tmp_path: Path) -> None:
+    """With a quota, another future wraps the waiting fetch, which is cancelled later."""
 
     async def act(client: Client) -> None:
         one = await queue(client)
@@ -61,8 +61,8 @@ def test_who_hangs_up_takes_nothing_along(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_an_older_fetch_takes_nothing_for_a_session_that_has_been_replaced(tmp_path: Path) -> None:
-    """The client came back over another connection; that the first one is dead is not known yet."""
+def test_a_fetch_of_a_replaced_session_acquires_nothing(tmp_path: Path) -> None:
+    """The client reconnected, and the broker has not noticed that the first connection is dead."""
 
     async def act(client: Client) -> None:
         old = await queue(client)
@@ -96,7 +96,7 @@ def test_the_first_fetch_of_a_group_brings_one_partition(tmp_path: Path) -> None
     run(tmp_path, act)
 
 
-def test_a_first_fetch_that_wants_more_than_one_partition_has_gets_all(tmp_path: Path) -> None:
+def test_a_first_fetch_that_needs_several_partitions_gets_them(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create(TOPIC, 2)
         await configure(client.broker, "workers", **{"share.auto.offset.reset": "earliest"})
@@ -111,12 +111,12 @@ def test_a_first_fetch_that_wants_more_than_one_partition_has_gets_all(tmp_path:
 
 
 def by_partition(answer: Any) -> dict[int, int]:
-    """How many records were acquired of which partition."""
+    """The count of acquired records by partition."""
     return {
-        each.partition_index: sum(
-            run.last_offset - run.first_offset + 1 for run in each.acquired_records
+        partition.partition_index: sum(
+            run.last_offset - run.first_offset + 1 for run in partition.acquired_records
         )
         for topic in answer.responses
-        for each in topic.partitions
-        if each.acquired_records
+        for partition in topic.partitions
+        if partition.acquired_records
     }

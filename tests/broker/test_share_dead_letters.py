@@ -10,9 +10,9 @@ import pytest
 from data_path_broker import Client, code, records_of, run, until
 from share_client import ACCEPT, REJECT, RELEASE, TOPIC, ShareMember, configure, queue
 
-from ottla.broker import share_dead_letters
+from ottla.broker.share import dead_letters
 from ottla.config import ServerConfig, validate_group_overrides
-from ottla.coordinator.share.records import STATE_TOPIC
+from ottla.coordinator.share.state_records import STATE_TOPIC
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -85,7 +85,7 @@ def test_a_cluster_at_share_version_1_writes_no_dead_letters(tmp_path: Path) -> 
     run(tmp_path, act)
 
 
-def test_a_record_that_was_delivered_too_often_is_copied_there(tmp_path: Path) -> None:
+def test_a_record_delivered_too_often_becomes_a_dead_letter(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue_with_letters(client, copy=True)
         await configure(client.broker, "workers", **{"share.delivery.count.limit": "2"})
@@ -95,10 +95,10 @@ def test_a_record_that_was_delivered_too_often_is_copied_there(tmp_path: Path) -
             assert await member.say((0, 1, RELEASE)) == "NONE"
         await until_done(client, 2)
         found = await letters(client)
-        assert [(each.key, each.value) for each in found] == [(b"k", b"0"), (b"k", b"1")]
-        told = [headers(each) for each in found]
-        assert [each["__dlq.errors.delivery.count"] for each in told] == ["2", "2"]
-        assert {each["__dlq.errors.message"] for each in told} == {
+        assert [(letter.key, letter.value) for letter in found] == [(b"k", b"0"), (b"k", b"1")]
+        letter_headers = [headers(letter) for letter in found]
+        assert [letter["__dlq.errors.delivery.count"] for letter in letter_headers] == ["2", "2"]
+        assert {letter["__dlq.errors.message"] for letter in letter_headers} == {
             "Offset delivery count exceeded the threshold."
         }
 
@@ -106,13 +106,13 @@ def test_a_record_that_was_delivered_too_often_is_copied_there(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("codec", [0, 1, 4])
-def test_copies_go_in_as_many_batches_as_the_topic_takes(tmp_path: Path, codec: int) -> None:
+def test_dead_letters_respect_the_batch_limit_of_their_topic(tmp_path: Path, codec: int) -> None:
     async def act(client: Client) -> None:
         member = await queue_with_letters(client, copy=True, max_message_bytes="4000")
         sizes = [1500, 1500, 1500, 3950, 10, 1500]
         records = [
-            Record(timestamp=1, value=bytes([65 + each]) * size, headers=[("h", b"v")])
-            for each, size in enumerate(sizes)
+            Record(timestamp=1, value=bytes([65 + number]) * size, headers=[("h", b"v")])
+            for number, size in enumerate(sizes)
         ]
         for record in records:  # one batch each: a batch is unpacked as a whole, or not at all
             data = build_batch([record], compression=codec)
@@ -121,15 +121,15 @@ def test_copies_go_in_as_many_batches_as_the_topic_takes(tmp_path: Path, codec: 
         assert await member.say((0, 5, REJECT)) == "NONE"
         await until_done(client, 6)
         found = await letters(client)
-        assert [headers(each)["__dlq.errors.offset"] for each in found] == list("012345")
-        # The fourth has no room for the headers around it: its letter says where it was.
-        assert [len(each.value or b"") for each in found] == [1500, 1500, 1500, 0, 10, 1500]
+        assert [headers(letter)["__dlq.errors.offset"] for letter in found] == list("012345")
+        # The fourth has no room for the headers: its dead letter only names its place.
+        assert [len(letter.value or b"") for letter in found] == [1500, 1500, 1500, 0, 10, 1500]
         assert "h" not in headers(found[0])
 
     run(tmp_path, act)
 
 
-def test_a_letter_is_written_after_a_crash_before_it_was(
+def test_a_dead_letter_interrupted_by_a_crash_is_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     appended = Partition.append
@@ -156,17 +156,15 @@ def test_a_letter_is_written_after_a_crash_before_it_was(
         await member.join()
         assert await member.acquire() == []
         await until_done(client, 2)
-        found = [headers(each) for each in await letters(client)]
-        assert [each["__dlq.errors.offset"] for each in found] == ["0", "1"]
+        found = [headers(letter) for letter in await letters(client)]
+        assert [letter["__dlq.errors.offset"] for letter in found] == ["0", "1"]
         assert found[0]["__dlq.errors.message"] == "Offset rejected by client."
 
     run(tmp_path, before, after)
 
 
-def test_an_error_that_passes_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(share_dead_letters, "BACKOFF_S", 0.01)
+def test_a_transient_error_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "BACKOFF_S", 0.01)
     checked = Partition.check_min_isr
     left = [3]
 
@@ -197,7 +195,7 @@ def test_an_error_that_passes_is_tried_again(
         (ENABLED, "dlq.others", "does not exist"),
     ],
 )
-def test_a_queue_that_cannot_be_used_holds_up_nobody(
+def test_an_unusable_dead_letter_topic_delays_no_member(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     topic: dict[str, str],
@@ -217,11 +215,13 @@ def test_a_queue_that_cannot_be_used_holds_up_nobody(
 
     with caplog.at_level(logging.ERROR):
         run(tmp_path, act)
-    (told,) = [each.getMessage() for each in caplog.records if "ARCHIVED" in each.getMessage()]
-    assert why in told
+    (letter_headers,) = [
+        record.getMessage() for record in caplog.records if "ARCHIVED" in record.getMessage()
+    ]
+    assert why in letter_headers
 
 
-def test_the_topic_is_created_if_brokers_may(tmp_path: Path) -> None:
+def test_the_dead_letter_topic_is_created_if_brokers_may_create_it(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await configure(client.broker, "workers", **{TOPIC_NAME: DLQ})
@@ -239,11 +239,11 @@ def test_the_topic_is_created_if_brokers_may(tmp_path: Path) -> None:
     run(tmp_path, act, errors_deadletterqueue_auto_create_topics_enable="true")
 
 
-def test_letters_that_are_under_way_are_not_sent_twice(
+def test_letters_that_are_dead_letter_offsets_are_not_sent_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state is loaded again meanwhile, as it is when the last member has left."""
-    monkeypatch.setattr(share_dead_letters, "BACKOFF_S", 0.05)
+    monkeypatch.setattr(dead_letters, "BACKOFF_S", 0.05)
     checked = Partition.check_min_isr
     held = [True]
 
@@ -263,15 +263,15 @@ def test_letters_that_are_under_way_are_not_sent_twice(
         held[0] = False
         await until_done(client, 2)
         assert len(await letters(client)) == 2
-        assert client.broker.shares._under_way == {}
+        assert client.broker.shares._dead_letter_offsets == {}
 
     run(tmp_path, act)
 
 
-def test_what_cannot_be_stored_as_archived_is_stored_later(
+def test_archiving_is_retried_when_the_state_cannot_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.broker.shares.ARCHIVE_RETRY_S", 0.01)
+    monkeypatch.setattr("ottla.broker.share.partitions.ARCHIVE_RETRY_S", 0.01)
     appended = Partition.append
     failures = []
 

@@ -1,4 +1,4 @@
-"""Records of a share group, through the handlers of a broker: given out, said, given again."""
+"""Records of a share group through a broker's handlers: acquired, acknowledged, redelivered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from share_client import (
     queue,
 )
 
-from ottla.coordinator.share.records import STATE_TOPIC
+from ottla.broker.share import persister
+from ottla.broker.stored_batches import read_stored_batches
+from ottla.coordinator.records import partition_for
+from ottla.coordinator.share.state_records import STATE_TOPIC, SharePartitionKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
 from ottla.testing.manual_clock import ManualClock
@@ -33,7 +36,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 LOCK_MS = 30_000
 
 
-def test_records_are_given_out_and_acknowledged(tmp_path: Path) -> None:
+def test_records_are_acquired_and_acknowledged(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await member.send(5)
@@ -55,7 +58,9 @@ def test_members_share_a_partition(tmp_path: Path) -> None:
         two = ShareMember(client.broker, "n")
         joined = await two.join()
         assert joined.assignment is not None
-        assert [each.partitions for each in joined.assignment.topic_partitions] == [[0]]
+        assert [
+            topic_partition.partitions for topic_partition in joined.assignment.topic_partitions
+        ] == [[0]]
         for _ in range(4):
             await one.send(5)
         assert await one.acquire(max_records=10) == [(0, 9, 1)]
@@ -66,7 +71,7 @@ def test_members_share_a_partition(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_limit_of_records_can_be_strict(tmp_path: Path) -> None:
+def test_the_record_limit_can_be_strict(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await member.send(10)
@@ -76,7 +81,7 @@ def test_a_limit_of_records_can_be_strict(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_a_fetch_waits_for_records_and_for_what_others_give_back(tmp_path: Path) -> None:
+def test_a_fetch_waits_for_appends_and_released_records(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         one = await queue(client)
         two = ShareMember(client.broker, "n")
@@ -94,7 +99,7 @@ def test_a_fetch_waits_for_records_and_for_what_others_give_back(tmp_path: Path)
     run(tmp_path, act)
 
 
-def test_a_lock_ends_and_can_be_renewed_before(tmp_path: Path) -> None:
+def test_a_lock_expires_unless_it_is_renewed(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def act(client: Client) -> None:
@@ -112,7 +117,7 @@ def test_a_lock_ends_and_can_be_renewed_before(tmp_path: Path) -> None:
     run(tmp_path, act, clock=clock)
 
 
-def test_the_alarm_ends_locks_by_itself(tmp_path: Path) -> None:
+def test_the_timer_expires_locks(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def act(client: Client) -> None:
@@ -129,7 +134,7 @@ def test_the_alarm_ends_locks_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["fetch", "acknowledge", "disconnect"])
-def test_what_a_session_held_is_free_when_it_ends(tmp_path: Path, how: str) -> None:
+def test_the_end_of_a_session_releases_its_records(tmp_path: Path, how: str) -> None:
     async def act(client: Client) -> None:
         one = await queue(client)
         two = ShareMember(client.broker, "n")
@@ -148,7 +153,7 @@ def test_what_a_session_held_is_free_when_it_ends(tmp_path: Path, how: str) -> N
     run(tmp_path, act)
 
 
-def test_a_session_has_rules(tmp_path: Path) -> None:
+def test_share_session_epochs_are_checked(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         other = ShareMember(client.broker, "n")
@@ -171,7 +176,9 @@ def test_a_session_has_rules(tmp_path: Path) -> None:
     "said",
     [(0, 1, [9]), (0, 2, [1, 1]), (2, 0, ACCEPT), (0, 0, []), (0, 9, ACCEPT)],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: Path, said: tuple[int, int, list[int]]) -> None:
+def test_invalid_acknowledgements_are_refused(
+    tmp_path: Path, said: tuple[int, int, list[int]]
+) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await member.send(4)
@@ -185,7 +192,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, said: tuple[int, int, li
     run(tmp_path, act)
 
 
-def test_what_was_acknowledged_stands_after_a_restart_and_the_rest_comes_again(
+def test_acknowledgements_survive_a_restart_and_other_records_are_redelivered(
     tmp_path: Path,
 ) -> None:
     async def before(client: Client) -> None:
@@ -203,8 +210,40 @@ def test_what_was_acknowledged_stands_after_a_restart_and_the_rest_comes_again(
     run(tmp_path, before, after)
 
 
-def test_a_group_that_starts_at_the_end_keeps_its_place(tmp_path: Path) -> None:
-    """It was stored when the group came: not where the end is by the next start."""
+@pytest.mark.parametrize("ask_s_max", [persister.ASK_S_MAX, 0.15])
+def test_a_fetch_waits_while_the_only_broker_loads_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask_s_max: float
+) -> None:
+    """Kafka's consumer takes COORDINATOR_NOT_AVAILABLE in a fetch for a bug, and throws."""
+    monkeypatch.setattr(persister, "ASK_S_MAX", ask_s_max)
+
+    async def before(client: Client) -> None:
+        member = await queue(client)
+        await member.send(10)
+        await member.acquire()
+        assert await member.say((0, 1, ACCEPT)) == "NONE"
+
+    async def after(client: Client) -> None:
+        states = client.broker.shares.states
+        key = SharePartitionKey("workers", client.topic_id(TOPIC), 0)
+        index = partition_for(str(key), states.coordinator.partition_count)
+        states.unload(index)
+        shard = states.coordinator.begin_load(index, 0)
+        member = ShareMember(client.broker)
+        assert await member.acquire(max_wait=300) == []
+        waiting = member.begin_fetch(max_wait=30_000)
+        log = client.broker.partitions.find(STATE_TOPIC, index)
+        for batches in read_stored_batches(log, size_max=1 << 20):
+            for stored in batches:
+                shard.load(stored.records)
+        states.finish_load(index, NOW_MS)
+        assert acquired(await waiting()) == [(2, 9, 1)]
+
+    run(tmp_path, before, after)
+
+
+def test_a_group_that_starts_at_the_end_keeps_its_start_offset(tmp_path: Path) -> None:
+    """The start offset was stored when the group started; a restart does not move it."""
 
     async def before(client: Client) -> None:
         await client.create(TOPIC)
@@ -221,7 +260,7 @@ def test_a_group_that_starts_at_the_end_keeps_its_place(tmp_path: Path) -> None:
     run(tmp_path, before, after)
 
 
-def test_a_group_can_start_some_time_ago(tmp_path: Path) -> None:
+def test_a_group_can_start_by_duration(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create(TOPIC)
         member = ShareMember(client.broker)
@@ -236,7 +275,7 @@ def test_a_group_can_start_some_time_ago(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_what_cannot_be_stored_is_not_acknowledged(
+def test_a_failed_store_fails_the_acknowledgement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def act(client: Client) -> None:
@@ -253,8 +292,8 @@ def test_what_cannot_be_stored_is_not_acknowledged(
         monkeypatch.setattr(Partition, "append", fail)
         assert await member.say((0, 2, ACCEPT)) == "COORDINATOR_NOT_AVAILABLE"
         answer = await member.share_fetch([(0, 0, ACCEPT)])
-        (told,) = answer.responses[0].partitions
-        assert told.acknowledge_error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        (reply,) = answer.responses[0].partitions
+        assert reply.acknowledge_error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         monkeypatch.undo()
         assert await member.offsets() == {0: (0, 3)}
         assert await member.say((0, 2, ACCEPT)) == "NONE"
@@ -262,7 +301,7 @@ def test_what_cannot_be_stored_is_not_acknowledged(
     run(tmp_path, act)
 
 
-def test_what_was_deleted_from_the_log_is_given_to_nobody(tmp_path: Path) -> None:
+def test_deleted_records_are_not_acquired(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await member.send(4)
@@ -276,7 +315,7 @@ def test_what_was_deleted_from_the_log_is_given_to_nobody(tmp_path: Path) -> Non
     run(tmp_path, act)
 
 
-def test_a_topic_made_anew_is_another_one(tmp_path: Path) -> None:
+def test_a_recreated_topic_has_its_own_state(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         await member.send(4)
@@ -284,9 +323,13 @@ def test_a_topic_made_anew_is_another_one(tmp_path: Path) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(TOPIC)], timeout=1000)
         await client.ask(ApiKey.DELETE_TOPICS, request, 6)
         assert not client.broker.shares._shared
-        assert all(not len(states) for states in client.broker.shares.states)
+        assert all(
+            not len(shard) for shard in client.broker.shares.states.coordinator.shards.values()
+        )
         answer = await member.share_fetch()
-        assert {code(each) for each in answer.responses[0].partitions} == {"UNKNOWN_TOPIC_ID"}
+        assert {code(partition) for partition in answer.responses[0].partitions} == {
+            "UNKNOWN_TOPIC_ID"
+        }
         await client.create(TOPIC)
         joined = await member.heartbeat(1)
         assert joined.member_epoch > 1
@@ -309,21 +352,25 @@ def test_partitions_take_turns(tmp_path: Path) -> None:
         served = []
         for _ in range(4):
             answer = await member.share_fetch(partitions=(0, 1), max_records=1)
-            (told,) = [each for each in answer.responses[0].partitions if each.acquired_records]
-            served.append(told.partition_index)
+            (reply,) = [
+                partition
+                for partition in answer.responses[0].partitions
+                if partition.acquired_records
+            ]
+            served.append(reply.partition_index)
         assert served == [0, 1, 0, 1]
 
     run(tmp_path, act)
 
 
-def test_a_group_that_was_never_joined_is_told_so(tmp_path: Path) -> None:
+def test_a_fetch_for_an_unknown_group_is_refused(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         member = await queue(client)
         stranger = ShareMember(client.broker, "x", "strangers")
         await member.send(1)
         answer = await stranger.share_fetch()
-        (told,) = answer.responses[0].partitions
-        assert code(told) == "UNKNOWN_SERVER_ERROR"
-        assert "initialized" in told.error_message
+        (reply,) = answer.responses[0].partitions
+        assert code(reply) == "UNKNOWN_SERVER_ERROR"
+        assert "initialized" in reply.error_message
 
     run(tmp_path, act)

@@ -1,4 +1,4 @@
-"""Each API with all the rights that it asks for but one, and with all of them."""
+"""Each API with all of its required permissions, and with all except one."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ ASKED: dict[ApiKey, dict[Right, ErrorCode]] = {
     ApiKey.STREAMS_GROUP_DESCRIBE: {("DESCRIBE", GROUPS): G30},
     ApiKey.UPDATE_FEATURES: {("ALTER", CLUSTER): C31},
     ApiKey.DESCRIBE_QUORUM: {("DESCRIBE", CLUSTER): C31},
-    # CVE-2026-41115: DESCRIBE, whatever a document said.
+    # CVE-2026-41115: DESCRIBE, contrary to a document.
     ApiKey.CONSUMER_GROUP_DESCRIBE: {("DESCRIBE", GROUPS): G30, ("DESCRIBE", TOPICS): T29},
     ApiKey.SHARE_GROUP_DESCRIBE: {("DESCRIBE", GROUPS): G30},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {("DESCRIBE", TOPICS): T29},
@@ -116,7 +116,7 @@ def rule(right: Right) -> Acl:
 
 
 async def grant(client: Client, rights: Iterable[Right]) -> None:
-    """These and no others."""
+    """Grants exactly these permissions."""
     await client.broker.settings.delete_acls([AclFilter()])
     await client.broker.settings.create_acls([rule(right) for right in rights])
 
@@ -127,7 +127,7 @@ async def asked(client: Client, key: ApiKey) -> set[int]:
     return codes(await client.ask(key, request))
 
 
-def test_each_right_is_needed_and_all_are_enough(tmp_path: Path) -> None:
+def test_each_permission_is_necessary_and_all_together_suffice(tmp_path: Path) -> None:
     async def walk(client: Client) -> None:
         await client.create(TOPIC)
         client._session.principal = user("alice")
@@ -152,20 +152,20 @@ def test_some_topics_of_a_request_are_allowed(tmp_path: Path) -> None:
         request = client.produce_request(TOPIC, batch(b"v"))
         request.topic_data += client.produce_request("other", batch(b"v")).topic_data
         response = await client.ask(ApiKey.PRODUCE, request)
-        told = {each.topic_id: each.partition_responses[0] for each in response.responses}
-        assert code(told[client.topic_id(TOPIC)]) == "NONE"
-        assert code(told[client.topic_id("other")]) == T29.name
+        reply = {topic.topic_id: topic.partition_responses[0] for topic in response.responses}
+        assert code(reply[client.topic_id(TOPIC)]) == "NONE"
+        assert code(reply[client.topic_id("other")]) == T29.name
         assert client.broker.partitions.leading("other", 0).log.end_offset == 0
         fetch = client.fetch_request(TOPIC, {0: 0})
         fetch.topics += client.fetch_request("other", {0: 0}).topics
         answers = (await client.ask(ApiKey.FETCH, fetch)).responses
-        assert [code(each.partitions[0]) for each in answers] == ["NONE", T29.name]
+        assert [code(answer.partitions[0]) for answer in answers] == ["NONE", T29.name]
 
     run(tmp_path, act, **AUTHORIZER)
 
 
-def test_cve_2018_1288_a_reader_is_no_follower(tmp_path: Path) -> None:
-    """Who says to be a broker needs CLUSTER_ACTION, whatever it has read before."""
+def test_cve_2018_1288_a_consumer_cannot_fetch_as_a_follower(tmp_path: Path) -> None:
+    """A client that claims to be a broker needs CLUSTER_ACTION, whatever it has read before."""
 
     async def act(client: Client) -> None:
         await client.create(TOPIC)
@@ -191,8 +191,8 @@ def test_an_acknowledgement_needs_its_session_then_its_topics(tmp_path: Path) ->
         assert none_yet == {ErrorCode.SHARE_SESSION_NOT_FOUND}
         await client.ask(ApiKey.SHARE_FETCH, named[ApiKey.SHARE_FETCH]())
         await grant(client, [("READ", GROUPS)])
-        told = codes(await client.ask(ApiKey.SHARE_ACKNOWLEDGE, acknowledges))
-        assert told == {ErrorCode.NONE, T29}
+        reply = codes(await client.ask(ApiKey.SHARE_ACKNOWLEDGE, acknowledges))
+        assert reply == {ErrorCode.NONE, T29}
 
     run(tmp_path, act, **AUTHORIZER)
 
@@ -210,7 +210,7 @@ def test_cluster_action_lists_offsets_for_followers_only(tmp_path: Path) -> None
     run(tmp_path, act, **AUTHORIZER)
 
 
-def test_who_may_delete_in_the_cluster_may_delete_every_topic(tmp_path: Path) -> None:
+def test_delete_on_the_cluster_allows_deleting_every_topic(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create(TOPIC)
         client._session.principal = user("alice")
@@ -219,14 +219,14 @@ def test_who_may_delete_in_the_cluster_may_delete_every_topic(tmp_path: Path) ->
         assert codes(await client.ask(ApiKey.DELETE_TOPICS, request)) == {T29}
         await grant(client, [("DELETE", CLUSTER)])
         assert codes(await client.ask(ApiKey.DELETE_TOPICS, request)) == {ErrorCode.NONE}
-        await grant(client, [("DESCRIBE", TOPICS)])  # and so may hear that it is gone
+        await grant(client, [("DESCRIBE", TOPICS)])  # and so may learn that it was deleted
         gone = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert codes(await client.ask(ApiKey.DELETE_TOPICS, request)) == gone
 
     run(tmp_path, act, **AUTHORIZER)
 
 
-def test_a_pretender_does_not_end_a_followers_session(tmp_path: Path) -> None:
+def test_an_impostor_cannot_end_a_followers_session(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create(TOPIC)
         follower = {"replica_state": ReplicaState(7, 1)}
@@ -250,7 +250,7 @@ def test_a_pretender_does_not_end_a_followers_session(tmp_path: Path) -> None:
     run(tmp_path, act, **AUTHORIZER)
 
 
-def test_a_fetch_session_does_not_outlive_the_right(tmp_path: Path) -> None:
+def test_a_fetch_session_ends_with_the_permission_to_read(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await client.create(TOPIC)
         client._session.principal = user("alice")
@@ -267,7 +267,7 @@ def test_a_fetch_session_does_not_outlive_the_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("transactional_id", [None, TXN])
-def test_cve_2018_17196_the_batches_say_what_is_transactional(
+def test_cve_2018_17196_transactional_batches_need_permission(
     tmp_path: Path, transactional_id: str | None
 ) -> None:
     async def act(client: Client) -> None:
@@ -275,8 +275,8 @@ def test_cve_2018_17196_the_batches_say_what_is_transactional(
         client._session.principal = user("alice")
         await grant(client, [("WRITE", TOPICS)])
         data = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-        told = await client.produce(TOPIC, data, transactional_id=transactional_id)
-        assert code(told) == X53.name
+        reply = await client.produce(TOPIC, data, transactional_id=transactional_id)
+        assert code(reply) == X53.name
         plain = await client.produce(TOPIC, batch(b"v"), transactional_id=transactional_id)
         assert code(plain) == "NONE"  # no batch of it is part of a transaction
 
@@ -287,18 +287,18 @@ def test_an_idempotent_producer_needs_a_topic_to_write_to(tmp_path: Path) -> Non
     async def act(client: Client) -> None:
         client._session.principal = user("alice")
 
-        async def told(transactional_id: str | None = None) -> str:
+        async def reply(transactional_id: str | None = None) -> str:
             request = InitProducerIdRequest(transactional_id, 1000, -1, -1)
             return code(await client.ask(ApiKey.INIT_PRODUCER_ID, request))
 
-        assert await told() == C31.name
-        assert await told(TXN) == X53.name
+        assert await reply() == C31.name
+        assert await reply(TXN) == X53.name
         await grant(client, [("READ", TOPICS)])
-        assert await told() == C31.name
+        assert await reply() == C31.name
         await grant(client, [("WRITE", TOPICS)])
-        assert await told() == "NONE"
+        assert await reply() == "NONE"
         await grant(client, [("IDEMPOTENT_WRITE", CLUSTER)])
-        assert await told() == "NONE"
+        assert await reply() == "NONE"
 
     run(tmp_path, act, **AUTHORIZER)
 
@@ -311,16 +311,16 @@ def test_a_transaction_adds_all_topics_or_none(tmp_path: Path) -> None:
         request = requests(client.topic_id(TOPIC), 3)[ApiKey.ADD_PARTITIONS_TO_TXN]()
         request.v3_and_below_topics.append(AddPartitionsToTxnTopic("other", [0]))
 
-        async def told() -> dict[str, str]:
+        async def reply() -> dict[str, str]:
             response: Any = await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, request, 3)
             return {
                 topic.name: ErrorCode(topic.results_by_partition[0].partition_error_code).name
                 for topic in response.results_by_topic_v3_and_below
             }
 
-        assert set((await told()).values()) == {X53.name}
+        assert set((await reply()).values()) == {X53.name}
         await grant(client, [("WRITE", TXNS), ("WRITE", TOPICS)])
-        assert await told() == {TOPIC: "OPERATION_NOT_ATTEMPTED", "other": T29.name}
+        assert await reply() == {TOPIC: "OPERATION_NOT_ATTEMPTED", "other": T29.name}
 
     run(tmp_path, act, **AUTHORIZER)
 
@@ -331,7 +331,10 @@ def test_coordinators_by_key(tmp_path: Path) -> None:
         await grant(client, [("READ", GROUPS)])
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP, "other"])
         found = (await client.ask(ApiKey.FIND_COORDINATOR, request)).coordinators
-        assert {each.key: code(each) for each in found} == {GROUP: "NONE", "other": G30.name}
+        assert {coordinator.key: code(coordinator) for coordinator in found} == {
+            GROUP: "NONE",
+            "other": G30.name,
+        }
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[TXN])
         found = (await client.ask(ApiKey.FIND_COORDINATOR, request)).coordinators
         assert code(found[0]) == X53.name
@@ -342,7 +345,7 @@ def test_coordinators_by_key(tmp_path: Path) -> None:
     run(tmp_path, act, **AUTHORIZER)
 
 
-def test_who_may_see_a_missing_topic_may_not_always_create_it(tmp_path: Path) -> None:
+def test_describe_on_a_missing_topic_does_not_allow_creating_it(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         client._session.principal = user("alice")
         request = MetadataRequest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from test_group_driver import Client, run
+from test_group_coordinator_service import Client, run
 
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
@@ -106,7 +106,7 @@ def test_a_topic_that_cannot_be_created_is_in_the_status(tmp_path: Path) -> None
     run(tmp_path, act, **NO_DELAY)
 
 
-def test_a_source_that_grows_grows_the_group(tmp_path: Path) -> None:
+def test_a_growing_source_topic_adds_tasks(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await beat(client, "m", 0, Topology(0, [Subtopology("0", ["t"])]))
         assert (await client.broker.controller.create_partitions({"t": (5, None)}))["t"] is None
@@ -116,7 +116,7 @@ def test_a_source_that_grows_grows_the_group(tmp_path: Path) -> None:
     run(tmp_path, act, group_streams_assignment_interval_ms="0", **NO_DELAY)
 
 
-def test_a_group_has_configs_of_its_own(tmp_path: Path) -> None:
+def test_a_group_can_override_the_brokers_configs(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         own = {"streams.heartbeat.interval.ms": "7000", "streams.num.standby.replicas": "1"}
         await client.broker.settings.alter_group_config("g", lambda before: {**before, **own})
@@ -128,7 +128,7 @@ def test_a_group_has_configs_of_its_own(tmp_path: Path) -> None:
     run(tmp_path, act, group_streams_assignment_interval_ms="0", **NO_DELAY)
 
 
-def test_groups_are_told_apart(tmp_path: Path) -> None:
+def test_groups_are_described_by_their_type(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await beat(client, "m", 0)
         listing = await client.ask(ApiKey.LIST_GROUPS, ListGroupsRequest(types_filter=["streams"]))
@@ -147,11 +147,11 @@ def test_groups_are_told_apart(tmp_path: Path) -> None:
     run(tmp_path, act, **NO_DELAY)
 
 
-def test_the_protocol_can_be_switched_off_and_is_told(tmp_path: Path) -> None:
+def test_the_protocol_is_advertised_and_can_be_switched_off(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         assert (await beat(client, "m", 0)).error_code == ErrorCode.UNSUPPORTED_VERSION
         answer = await client.ask(ApiKey.API_VERSIONS, ApiVersionsRequest("test", "1"))
-        found = {each.name: each.max_version_level for each in answer.finalized_features}
+        found = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         assert found["streams.version"] == 1
 
     run(tmp_path, act, group_coordinator_rebalance_protocols="classic,consumer")

@@ -1,4 +1,4 @@
-"""Clients' metrics (KIP-714): subscriptions, intervals, pushes."""
+"""Client metrics (KIP-714): subscriptions, intervals, pushes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_broker import AdminBroker, Runs
+from admin_broker import AdminBroker, ScenarioRunner
 from data_path_broker import Client
 
 from ottla.broker.broker import Broker
-from ottla.broker.context import Session
-from ottla.broker.telemetry import Instance, Telemetry
-from ottla.cluster.image import Config
+from ottla.broker.client_session import ClientSession
+from ottla.broker.telemetry import ClientInstance, Telemetry
+from ottla.cluster.image import StoredConfig
 from ottla.config import ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing.manual_clock import START_MS, ManualClock
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import ZERO_UUID
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -26,34 +27,33 @@ from ottla.wire.messages.describe_user_scram_credentials import (
 )
 from ottla.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
-from ottla.wire.primitives import ZERO_UUID
 
 ME = b"0123456789abcdef"
 DEFAULT_MS = 300_000
 
 
-def resources(**values: Mapping[str, str]) -> dict[str, Config]:
-    return {name: Config(each, 0) for name, each in values.items()}
+def resources(**values: Mapping[str, str]) -> dict[str, StoredConfig]:
+    return {name: StoredConfig(value, 0) for name, value in values.items()}
 
 
-def session(software: str = "librdkafka 2.11.0") -> Session:
-    found = Session(listener="PLAINTEXT", client_host="10.0.0.7", client_port=4711)
+def session(software: str = "librdkafka 2.11.0") -> ClientSession:
+    found = ClientSession(listener="PLAINTEXT", client_host="10.0.0.7", client_port=4711)
     found.software = software
     return found
 
 
 class Someone:
-    """A client that asks and pushes; the clock is moved by hand."""
+    """A client that gets subscriptions and pushes, with a manual clock."""
 
     def __init__(
-        self, subscriptions: dict[str, Config], client_id: str = "app", **limits: int
+        self, subscriptions: dict[str, StoredConfig], client_id: str = "app", **limits: int
     ) -> None:
         self.telemetry = Telemetry(urandom=lambda size: b"r" * size, **limits)
         self.resources = subscriptions
         self.client_id = client_id
         self.now_ms = START_MS
 
-    def ask(self, instance_id: bytes = ME) -> Instance:
+    def ask(self, instance_id: bytes = ME) -> ClientInstance:
         return self.telemetry.ask(
             session(), self.client_id, instance_id, self.resources, self.now_ms
         )
@@ -75,12 +75,12 @@ class Someone:
         return "NONE"
 
 
-def test_a_client_without_a_subscription_has_nothing_to_push() -> None:
+def test_a_client_without_a_subscription_pushes_nothing() -> None:
     found = Someone({}).ask(ZERO_UUID)
     assert (found.id, found.metrics, found.interval_ms) == (b"r" * 16, [], DEFAULT_MS)
 
 
-def test_all_subscriptions_that_match_are_made_into_one() -> None:
+def test_matching_subscriptions_are_merged() -> None:
     someone = Someone(
         resources(
             one={"metrics": "b., a.", "interval.ms": "2000"},
@@ -93,7 +93,7 @@ def test_all_subscriptions_that_match_are_made_into_one() -> None:
     assert (found.metrics, found.interval_ms) == (["a.", "b.", "c."], 1000)
 
 
-def test_everything_is_one_star() -> None:
+def test_an_asterisk_subscribes_to_all_metrics() -> None:
     found = Someone(resources(one={"metrics": "a."}, two={"metrics": "x,*"})).ask()
     assert found.metrics == ["*"]
 
@@ -108,12 +108,12 @@ def test_everything_is_one_star() -> None:
         ("client_id=app,client_source_port=1", False),
     ],
 )
-def test_what_can_be_matched(match: str, fits: bool) -> None:
+def test_subscriptions_match_client_attributes(match: str, fits: bool) -> None:
     found = Someone(resources(one={"metrics": "*", "match": match})).ask()
     assert found.metrics == (["*"] if fits else [])
 
 
-def test_the_subscriptions_id_follows_what_it_says() -> None:
+def test_the_subscription_id_follows_its_content() -> None:
     someone = Someone(resources(one={"metrics": "a."}))
     first = someone.ask().subscription_id
     assert -(2**31) <= first < 2**31
@@ -125,7 +125,7 @@ def test_the_subscriptions_id_follows_what_it_says() -> None:
     assert someone.ask().subscription_id != first
 
 
-def test_intervals_are_kept() -> None:
+def test_push_intervals_are_enforced() -> None:
     someone = Someone(resources(one={"metrics": "*", "interval.ms": "1000"}))
     number = someone.ask().subscription_id
     with pytest.raises(KafkaError) as refused:
@@ -167,14 +167,14 @@ def test_a_client_whose_subscription_changed_may_ask_at_once() -> None:
         ({"size": 100, "compression_type": 0}, "NONE"),
     ],
 )
-def test_what_is_refused(changes: dict[str, Any], code: str) -> None:
+def test_invalid_pushes_are_refused(changes: dict[str, Any], code: str) -> None:
     someone = Someone(resources(one={"metrics": "*"}))
     number = someone.ask().subscription_id
     someone.now_ms += 1
     assert someone.push(number, **changes) == code
 
 
-def test_only_so_many_clients_are_remembered() -> None:
+def test_the_number_of_remembered_clients_is_limited() -> None:
     someone = Someone({}, clients_max=3)
     for number in range(9):
         someone.ask(bytes([number + 1]) * 16)
@@ -226,21 +226,21 @@ def test_the_apis_over_the_wire(tmp_path: Path) -> None:
     async def listed(client: Client) -> set[int]:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         answer = await client.begin(ApiKey.API_VERSIONS, request, 4)()
-        return {each.api_key for each in answer.api_keys} & {71, 72}
+        return {api_key.api_key for api_key in answer.api_keys} & {71, 72}
 
     asyncio.run(main())
 
 
-def test_nobody_has_a_scram_password(tmp_path: Path) -> None:
+def test_no_user_has_scram_credentials(tmp_path: Path) -> None:
     async def scenario(broker: AdminBroker) -> None:
         key = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
         everybody = await broker.ask(key, DescribeUserScramCredentialsRequest(users=None))
         assert (everybody.error_code, everybody.results) == (0, [])
         users = [UserName("a"), UserName("b"), UserName("b")]
         some = await broker.ask(key, DescribeUserScramCredentialsRequest(users=users))
-        assert [(each.user, ErrorCode(each.error_code).name) for each in some.results] == [
+        assert [(result.user, ErrorCode(result.error_code).name) for result in some.results] == [
             ("a", "RESOURCE_NOT_FOUND"),
             ("b", "DUPLICATE_RESOURCE"),
         ]
 
-    Runs(tmp_path)(scenario)
+    ScenarioRunner(tmp_path)(scenario)

@@ -1,4 +1,4 @@
-"""The process ends at any write of a transaction: it is committed as a whole, or aborted as one."""
+"""The process ends at any write of a transaction: it commits completely, or aborts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from transaction_client import TransactionClient, play
 
-from ottla.broker import markers
-from ottla.broker import transactions as driver
-from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.broker import coordinator_service
+from ottla.broker.transaction_markers import MarkerWriter
+from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -25,15 +25,18 @@ SOON = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "100"}
 
 
 class PowerCut(Exception):
-    """Nothing is written any more."""
+    """Raised by every further write."""
 
 
 class Switch:
-    """Lets so many writes through, and none after them."""
+    """Permits `count` writes, and fails every later one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
-        for room, name in ((driver, "append"), (markers, "write_marker")):
+        for room, name in (
+            (coordinator_service, "append_records"),
+            (MarkerWriter, "write"),
+        ):
             monkeypatch.setattr(room, name, self._through(getattr(room, name)))
 
     def _through(self, write: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,11 +66,11 @@ async def produce(client: TransactionClient, index: int, version: int) -> None:
 
 @pytest.mark.parametrize("writes", range(WRITE_COUNT + 1))
 @pytest.mark.parametrize(("version", "commit"), [(4, False), (5, True)])  # version of EndTxn
-def test_the_power_is_cut(
+def test_transactions_survive_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int, version: int, commit: bool
 ) -> None:
     switch = Switch(monkeypatch)
-    told: list[ErrorCode] = []
+    received: list[ErrorCode] = []
 
     async def transact(client: TransactionClient) -> None:
         await client.broker.auto_create(OFFSETS_TOPIC)
@@ -78,7 +81,7 @@ def test_the_power_is_cut(
             await produce(client, 0, 11)
             await produce(client, 1, 11)
             assert await client.add_offsets("g") is ErrorCode.NONE
-            told.append(await client.end(commit, version))
+            received.append(await client.end(commit, version))
         except PowerCut:
             assert writes < WRITE_COUNT
         else:
@@ -101,6 +104,6 @@ def test_the_power_is_cut(
         decided = writes >= 3  # Prepare was stored
         assert decisions == {commit and decided}
         assert await client.state() == ("CompleteCommit" if commit and decided else "CompleteAbort")
-        assert not told or told == [ErrorCode.NONE]
+        assert not received or received == [ErrorCode.NONE]
 
     play(tmp_path, transact, look, look, **SOON)

@@ -1,4 +1,4 @@
-"""Batches of transactions: which are taken, what is asked of the coordinator, what readers see."""
+"""Transactional batches: which are accepted, requests to the coordinator, what readers see."""
 
 from __future__ import annotations
 
@@ -45,27 +45,29 @@ class Producer:
 
     async def write(self, value: bytes = b"v", index: int = 0, **more: Any) -> str:
         data = self.batch(value, index, **more)
-        told = await self.data.produce(
+        reply = await self.data.produce(
             "t", data, self.version, index, transactional_id=self.client.transactional_id
         )
-        if not told.error_code:
+        if not reply.error_code:
             epoch = more.get("epoch", self.client.epoch)
             self.sequence[index, epoch] = self.sequence.get((index, epoch), 0) + 1
-        return code(told)
+        return code(reply)
 
     async def committed(self, index: int = 0) -> list[bytes | None]:
-        """What a consumer of committed records gets, which skips markers and what was aborted."""
-        told = await self.data.fetch("t", 0, index=index, isolation_level=1)
-        aborted = {each.first_offset for each in told.aborted_transactions}
+        """The records that a consumer gets with read_committed."""
+        reply = await self.data.fetch("t", 0, index=index, isolation_level=1)
+        aborted = {
+            aborted_transaction.first_offset for aborted_transaction in reply.aborted_transactions
+        }
         return [
             record.value
-            for record in records_of(told)
+            for record in records_of(reply)
             if record.value is not None and record.key == b"k" and record.offset not in aborted
         ]
 
 
-def test_a_commit_before_the_records_of_its_transaction_ends_nothing(tmp_path: Path) -> None:
-    """KafkaProducer has sent it so, rarely. The answer is Kafka's; its transaction can go on."""
+def test_a_commit_that_overtakes_its_records_is_refused(tmp_path: Path) -> None:
+    """KafkaProducer does this, rarely. The error is Kafka's, and the transaction continues."""
 
     async def act(client: TransactionClient) -> None:
         await client.init()
@@ -82,7 +84,7 @@ def test_a_commit_before_the_records_of_its_transaction_ends_nothing(tmp_path: P
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_a_partition_is_added_by_being_written_to(tmp_path: Path, version: int) -> None:
+def test_a_produce_adds_its_partition_to_the_transaction(tmp_path: Path, version: int) -> None:
     async def act(client: TransactionClient) -> None:
         await client.init()
         producer = Producer(client, version)
@@ -131,7 +133,10 @@ def test_the_coordinator_is_asked_once_for_all_partitions_of_a_transaction(tmp_p
         topic = TopicProduceData("t", producer.data.topic_id("t"), data)
         request = ProduceRequest(transactional_id="x", acks=-1, topic_data=[topic])
         response = await producer.data.ask(ApiKey.PRODUCE, request, 13)
-        assert [code(each) for each in response.responses[0].partition_responses] == ["NONE"] * 2
+        assert [
+            code(partition_response)
+            for partition_response in response.responses[0].partition_responses
+        ] == ["NONE"] * 2
         assert client.record_count() == before + 1
         assert await producer.write(sequence=1) == "NONE"
         assert client.record_count() == before + 1
@@ -139,17 +144,17 @@ def test_the_coordinator_is_asked_once_for_all_partitions_of_a_transaction(tmp_p
     play(tmp_path, act)
 
 
-def test_who_is_not_the_transactions_producer_is_refused(tmp_path: Path) -> None:
+def test_another_producer_is_refused(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await client.init()
         producer = Producer(client)
         assert await producer.write(b"a") == "NONE"
         assert await client.end(True) is NONE
-        # A batch that is late: its transaction has ended, and the epoch with it.
+        # A late batch: its transaction and epoch have ended.
         assert await producer.write(b"late", epoch=0, sequence=1) == "INVALID_PRODUCER_EPOCH"
         stranger = client.producer_id + 1
-        told = await producer.write(producer_id=stranger)
-        assert told == "INVALID_PRODUCER_ID_MAPPING"
+        reply = await producer.write(producer_id=stranger)
+        assert reply == "INVALID_PRODUCER_ID_MAPPING"
         assert await producer.write(b"b") == "NONE"
         data = [
             PartitionProduceData(0, producer.batch(b"v", 0)),
@@ -158,14 +163,17 @@ def test_who_is_not_the_transactions_producer_is_refused(tmp_path: Path) -> None
         topic = TopicProduceData("t", producer.data.topic_id("t"), data)
         request = ProduceRequest(transactional_id="x", acks=-1, topic_data=[topic])
         response = await producer.data.ask(ApiKey.PRODUCE, request, 13)
-        codes = [code(each) for each in response.responses[0].partition_responses]
+        codes = [
+            code(partition_response)
+            for partition_response in response.responses[0].partition_responses
+        ]
         assert codes == ["INVALID_PRODUCER_ID_MAPPING"] * 2
 
     play(tmp_path, act)
 
 
-def test_a_transaction_begins_with_sequence_0_where_nothing_is_known(tmp_path: Path) -> None:
-    """KIP-890: its first batch may have been lost, and this may be the second."""
+def test_a_transaction_starts_with_sequence_0_for_a_new_producer(tmp_path: Path) -> None:
+    """KIP-890: the first batch may have been lost, and this may be the second."""
 
     async def act(client: TransactionClient) -> None:
         await client.init()
@@ -193,19 +201,19 @@ def test_verification_can_be_turned_off_for_older_clients(tmp_path: Path) -> Non
     play(tmp_path, act, transaction_partition_verification_enable="false")
 
 
-def test_what_is_not_transactional_is_refused_while_a_transaction_is_open(tmp_path: Path) -> None:
+def test_non_transactional_batches_are_refused_during_a_transaction(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await client.init()
         producer = Producer(client)
         assert await producer.write() == "NONE"
         data = batch(b"v", producer_id=client.producer_id, producer_epoch=0, base_sequence=1)
-        told = await producer.data.produce("t", data, transactional_id="x")
-        assert code(told) == "INVALID_TXN_STATE"
+        reply = await producer.data.produce("t", data, transactional_id="x")
+        assert code(reply) == "INVALID_TXN_STATE"
 
     play(tmp_path, act)
 
 
-def test_a_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_a_transaction_continues_after_a_restart(tmp_path: Path) -> None:
     async def begin(client: TransactionClient) -> None:
         await client.init()
         assert await Producer(client).write(b"a") == "NONE"
@@ -223,7 +231,7 @@ def test_a_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 11])
-def test_offsets_by_time_end_where_transactions_are_open(tmp_path: Path, version: int) -> None:
+def test_offsets_by_time_stop_at_open_transactions(tmp_path: Path, version: int) -> None:
     async def act(client: TransactionClient) -> None:
         await client.init()
         producer = Producer(client)
@@ -250,7 +258,7 @@ def test_offsets_by_time_end_where_transactions_are_open(tmp_path: Path, version
     play(tmp_path, act)
 
 
-def test_describe_producers_shows_where_a_transaction_began(tmp_path: Path) -> None:
+def test_describe_producers_shows_the_start_of_a_transaction(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await client.init()
         producer = Producer(client)

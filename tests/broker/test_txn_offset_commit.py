@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets that hold when the transaction does."""
+"""TxnOffsetCommit: offsets that take effect with their transaction."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from transaction_client import TransactionClient, committed_offset, play
 
-from ottla.broker.journal import stored
-from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
+from ottla.broker.stored_batches import read_stored_batches
+from ottla.coordinator.records import OFFSETS_TOPIC, partition_for
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.txn_offset_commit import (
@@ -48,15 +48,17 @@ async def commit(
     )
     response = await client.ask(ApiKey.TXN_OFFSET_COMMIT, request, version)
     names = {known: "t", NOBODY: "u"} if version >= 6 else {}
-    told = {
-        (names.get(topic.topic_id, topic.name), each.partition_index): ErrorCode(each.error_code)
+    answer = {
+        (names.get(topic.topic_id, topic.name), partition.partition_index): ErrorCode(
+            partition.error_code
+        )
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     no_topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= 6 else unknown
-    assert (told.pop(("t", 9)), told.pop(("u", 0))) == (unknown, no_topic)
-    return list(told.values())
+    assert (answer.pop(("t", 9)), answer.pop(("u", 0))) == (unknown, no_topic)
+    return list(answer.values())
 
 
 async def start(client: TransactionClient) -> None:
@@ -64,7 +66,7 @@ async def start(client: TransactionClient) -> None:
     assert await client.init() is NONE
 
 
-def test_offsets_hold_when_the_transaction_is_committed(tmp_path: Path) -> None:
+def test_offsets_take_effect_when_the_transaction_is_committed(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await start(client)
         assert await commit(client, 5) == [NONE]
@@ -81,7 +83,7 @@ def test_offsets_hold_when_the_transaction_is_committed(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_version_6_names_topics_by_their_ids(tmp_path: Path) -> None:
+def test_version_6_has_topic_ids(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await start(client)
         assert await commit(client, 5, version=6) == [NONE]
@@ -100,7 +102,7 @@ def test_the_records_are_a_batch_of_the_transaction(tmp_path: Path) -> None:
         await commit(client, 5)
         await client.end(True)
         partition = client.broker.partitions.find(OFFSETS_TOPIC, partition_for("g", 3))
-        ((first, marker),) = list(stored(partition, size_max=1 << 20))
+        ((first, marker),) = list(read_stored_batches(partition, size_max=1 << 20))
         header = first.header
         assert header.transactional
         assert (header.producer_id, header.producer_epoch) == (client.producer_id, 0)
@@ -128,7 +130,7 @@ def test_an_older_client_adds_the_group_first(tmp_path: Path, version: int) -> N
     play(tmp_path, act)
 
 
-def test_what_may_not_be_committed_is_refused(tmp_path: Path) -> None:
+def test_invalid_commits_are_refused(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await start(client)
         late = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -148,7 +150,7 @@ def test_what_may_not_be_committed_is_refused(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_without_a_coordinator_it_is_told_where_to_look(tmp_path: Path) -> None:
+def test_without_the_coordinator_the_commit_is_refused(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await client.init()
         assert await commit(client, 5) == [ErrorCode.NOT_COORDINATOR]
@@ -157,7 +159,7 @@ def test_without_a_coordinator_it_is_told_where_to_look(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("decision", [True, False])
-def test_what_is_pending_stays_so_after_a_restart(tmp_path: Path, decision: bool) -> None:
+def test_pending_offsets_survive_a_restart(tmp_path: Path, decision: bool) -> None:
     async def begin(client: TransactionClient) -> None:
         await start(client)
         assert await commit(client, 3) == [NONE]

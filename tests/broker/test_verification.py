@@ -1,4 +1,4 @@
-"""A transaction's first write waits for its coordinator, and may come too late by then."""
+"""The first write of a transaction waits for its coordinator, and may then be too late."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from played_follower import PlayedFollower
 from test_transactional_produce import Producer
 from transaction_client import TransactionClient, play
 
-from ottla.broker.markers import End, write_marker
-from ottla.coordinator.keys import partition_for
-from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.broker.transaction_markers import TransactionEnd
+from ottla.coordinator.records import partition_for
+from ottla.coordinator.transactions.records import TRANSACTIONS_TOPIC
 from ottla.errors import ErrorCode
 
 
@@ -45,8 +45,8 @@ def test_nothing_is_appended_before_the_partition_is_in_the_transaction(tmp_path
     play(tmp_path, act)
 
 
-def test_what_the_client_sent_after_it_waits_too(tmp_path: Path) -> None:
-    """When the first one is appended the transaction is known: the next would ask nobody."""
+def test_later_batches_of_the_client_wait_too(tmp_path: Path) -> None:
+    """After the first write the transaction is known: the next write asks no coordinator."""
 
     async def act(client: TransactionClient) -> None:
         await client.init()
@@ -64,7 +64,7 @@ def test_what_the_client_sent_after_it_waits_too(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_the_records_are_kept_while_the_buffer_they_came_in_is_used_again(tmp_path: Path) -> None:
+def test_the_records_survive_the_reuse_of_their_buffer(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await client.init()
         follower, producer = follower_of(client), Producer(client)
@@ -83,16 +83,16 @@ def test_the_records_are_kept_while_the_buffer_they_came_in_is_used_again(tmp_pa
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_marker_that_comes_before_the_answer_makes_it_void(
+def test_a_marker_before_the_answer_invalidates_it(
     tmp_path: Path, commit: bool, version: int
 ) -> None:
-    """Else the write would open a transaction that nobody ends."""
+    """Otherwise the write would open a transaction that never ends."""
 
     async def act(client: TransactionClient) -> None:
         follower, write = await begun(client)
         epoch = client.epoch + (version == 2)  # a marker of version 2 has the epoch after
-        end = End(client.producer_id, epoch, 0, commit, transaction_version=version)
-        write_marker(client.broker, "t", 0, end, now_ms=1, tell=lambda code: None)
+        end = TransactionEnd(client.producer_id, epoch, 0, commit, transaction_version=version)
+        client.broker.markers.write("t", 0, end, now_ms=1, tell=lambda code: None)
         follower.fetch()
         assert await write == "INVALID_TXN_STATE"
         partition = client.broker.partitions.find("t", 0)
@@ -102,15 +102,15 @@ def test_a_marker_that_comes_before_the_answer_makes_it_void(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_marker_of_the_transaction_before_leaves_the_answer_as_it_is(
+def test_the_marker_of_the_previous_transaction_keeps_the_answer_valid(
     tmp_path: Path, commit: bool
 ) -> None:
     """It has the epoch of the new transaction, whose first write came before it."""
 
     async def act(client: TransactionClient) -> None:
         follower, write = await begun(client)
-        end = End(client.producer_id, client.epoch, 0, commit, transaction_version=2)
-        write_marker(client.broker, "t", 0, end, now_ms=1, tell=lambda code: None)
+        end = TransactionEnd(client.producer_id, client.epoch, 0, commit, transaction_version=2)
+        client.broker.markers.write("t", 0, end, now_ms=1, tell=lambda code: None)
         follower.fetch()
         assert await write == "NONE"
         partition = client.broker.partitions.find("t", 0)
@@ -121,7 +121,7 @@ def test_the_marker_of_the_transaction_before_leaves_the_answer_as_it_is(
     play(tmp_path, act)
 
 
-def test_a_partition_that_changed_hands_meanwhile_is_not_written_to(tmp_path: Path) -> None:
+def test_a_partition_that_moved_meanwhile_is_not_written_to(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         follower, write = await begun(client)
         data = PlayedFollower(client.broker, "t", 0)
@@ -134,11 +134,11 @@ def test_a_partition_that_changed_hands_meanwhile_is_not_written_to(tmp_path: Pa
     play(tmp_path, act)
 
 
-def test_a_coordinator_that_is_lost_is_to_be_asked_again(tmp_path: Path) -> None:
+def test_a_lost_coordinator_is_asked_again(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         follower, write = await begun(client)
         follower.take_over()
-        assert await write == "NOT_ENOUGH_REPLICAS"  # which producers know to try again
+        assert await write == "NOT_ENOUGH_REPLICAS"  # which producers retry
         assert client.broker.partitions.find("t", 0).log.end_offset == 0
 
     play(tmp_path, act)
@@ -154,7 +154,7 @@ async def decided(client: TransactionClient) -> tuple[list[PlayedFollower], Prod
     return [follower, follower_of(client)], producer
 
 
-def test_a_write_waits_until_the_transaction_before_is_complete(tmp_path: Path) -> None:
+def test_a_write_waits_for_the_previous_transaction_to_complete(tmp_path: Path) -> None:
     """KAFKA-18575: the client's own back-off is longer than markers take."""
 
     async def act(client: TransactionClient) -> None:
@@ -172,7 +172,7 @@ def test_a_write_waits_until_the_transaction_before_is_complete(tmp_path: Path) 
     play(tmp_path, act, add_partitions_to_txn_retry_backoff_max_ms="30000")
 
 
-def test_a_write_does_not_wait_for_longer_than_allowed(tmp_path: Path) -> None:
+def test_a_write_waits_no_longer_than_allowed(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         _, producer = await decided(client)
         assert await producer.write(b"b") == "CONCURRENT_TRANSACTIONS"

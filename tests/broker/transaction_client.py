@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.broker import Broker
-from ottla.broker.context import Context, Session
+from ottla.broker.client_session import ClientSession
 from ottla.broker.dispatch import ROUTES
-from ottla.broker.journal import stored
-from ottla.cluster.decisions import NewTopic
+from ottla.broker.request_context import RequestContext
+from ottla.broker.stored_batches import read_stored_batches
+from ottla.cluster.topics import TopicSpec
 from ottla.config import ServerConfig
-from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.coordinator.transactions.records import TRANSACTIONS_TOPIC
 from ottla.errors import ErrorCode
 from ottla.wire.apis import APIS, ApiKey
+from ottla.wire.fields import Writer
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -32,18 +34,17 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from ottla.wire.primitives import Writer
 
 SETTINGS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
 
 
 class TransactionClient:
-    """What a producer does, a request at a time. `version` is that of EndTxn."""
+    """The requests of a producer, one at a time. `version` is that of EndTxn."""
 
     def __init__(self, broker: Broker, transactional_id: str = "x") -> None:
         self.broker = broker
         self.transactional_id = transactional_id
-        self.session = Session(listener="PLAINTEXT", client_host="127.0.0.1", client_port=1)
+        self.session = ClientSession(listener="PLAINTEXT", client_host="127.0.0.1", client_port=1)
         self.producer_id = -1
         self.epoch = -1
 
@@ -51,7 +52,7 @@ class TransactionClient:
         route, api = ROUTES[key], APIS[key]
         version = route.version_max if version is None else version
         now_ms = self.broker.clock.now_ms()
-        context = Context(self.broker, self.session, version, "client", now_ms)
+        context = RequestContext(self.broker, self.session, version, "client", now_ms)
         answer = route.handle(context, through_bytes(request, api.request, version))
         if inspect.isawaitable(answer):
             answer = await answer
@@ -115,13 +116,13 @@ class TransactionClient:
         partition = self.broker.partitions.find(topic, index)
         return [
             (batch.header.producer_id, batch.header.producer_epoch, batch.marker.commit)
-            for batches in stored(partition, size_max=1_000_000)
+            for batches in read_stored_batches(partition, size_max=1_000_000)
             for batch in batches
             if batch.marker is not None
         ]
 
     def record_count(self) -> int:
-        """How much was appended to `__transaction_state`."""
+        """The number of records in `__transaction_state`."""
         partitions = self.broker.partitions.of_topic(TRANSACTIONS_TOPIC).values()
         return sum(partition.log.end_offset for partition in partitions)
 
@@ -154,7 +155,7 @@ def through_bytes(message: Any, kind: Any, version: int) -> Any:
 
 
 def play(path: Path, *acts: Callable[[TransactionClient], Awaitable[None]], **more: str) -> None:
-    """Each act has the broker to itself; between them it is stopped and started."""
+    """Runs the acts one after another; the broker restarts between them."""
 
     async def run() -> None:
         properties = {**SETTINGS, **{key.replace("_", "."): value for key, value in more.items()}}
@@ -165,7 +166,7 @@ def play(path: Path, *acts: Callable[[TransactionClient], Awaitable[None]], **mo
             await broker.start()
             try:
                 if client is None:
-                    await broker.controller.create_topics([NewTopic("t", partition_count=2)])
+                    await broker.controller.create_topics([TopicSpec("t", partition_count=2)])
                     client = TransactionClient(broker)
                     await client.find()
                 client.broker = broker

@@ -23,7 +23,7 @@ LOOK_S = 0.05
 
 
 class Control:
-    """What the file says, looked at again and again."""
+    """The content of the file, read repeatedly."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,7 +42,7 @@ class Control:
 
 
 def take_control(control: Control) -> None:
-    """A sync takes so much longer; a write, which the system's memory takes, a hundredth of it."""
+    """Delays each sync by `sync_s`, and each write, which goes to the page cache, by 1 % of it."""
     now_ms, pwrite = SystemClock.now_ms, DiskFile.pwrite
     sync_file, sync_path = DiskFile.sync, DiskFiles.sync
 
@@ -58,8 +58,16 @@ def take_control(control: Control) -> None:
         time.sleep(control.sync_s)
         sync_path(self, path)
 
-    SystemClock.now_ms = lambda self: now_ms(self) + control.clock_ms
-    DiskFile.pwrite, DiskFile.sync, DiskFiles.sync = slow_pwrite, slow_sync, slow_sync_path
+    def later_ms(self: SystemClock) -> int:
+        return now_ms(self) + control.clock_ms
+
+    for owner, name, replacement in (
+        (SystemClock, "now_ms", later_ms),
+        (DiskFile, "pwrite", slow_pwrite),
+        (DiskFile, "sync", slow_sync),
+        (DiskFiles, "sync", slow_sync_path),
+    ):
+        setattr(owner, name, replacement)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Certificates are exchanged while everything else goes wrong, as an operator would do it.
+"""Replaces certificates during all other faults, as an operator would do it.
 
 A broker's certificate is replaced in its file, or by a change of its configuration. A new authority
-comes in three steps: every broker trusts both, every broker has a certificate of the new one, no
-broker trusts the old one. Between two steps the operator waits until every broker is seen to have
-done the last one. One that is away at the moment is waited for.
+is introduced in three steps: every broker trusts both, every broker has a certificate of the new
+one, no broker trusts the old one. Between two steps the operator waits until every broker, even one
+that is down, shows that it has completed the last one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ CALL_S = 5.0
 Step = Callable[[], None]
 
 
-class Stopped(Exception):
-    """The run is over, or out of patience."""
+class RunOver(Exception):
+    """The run is over, or has timed out."""
 
 
 class CertificateExchange:
-    """One thread does one exchange after the other; `troubles` says what is not done yet."""
+    """A thread that does one exchange after the other; `troubles` says what is still missing."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class CertificateExchange:
         self._steps.put((kind, steps[kind]))
 
     def troubles(self) -> str:
-        """What was asked for and is not done yet; a broker that does not show its newest
-        certificate, or whose new certificate somebody does not trust."""
+        """The exchanges that are not complete: a broker does not show its newest certificate, or
+        another broker does not trust it."""
         if self.done.total() < self._asked:
             return f"{self._asked - self.done.total()} exchanges to do; {self._waits_for}"
         for broker in self._brokers.values():
@@ -87,7 +87,7 @@ class CertificateExchange:
             kind, action = step
             try:
                 action()
-            except Stopped:
+            except RunOver:
                 return
             except Exception as error:
                 self._accident(f"{kind}: {error!r}")
@@ -170,5 +170,5 @@ class CertificateExchange:
         while said := missing():
             self._waits_for = said
             if self._stopping.wait(LOOK_S):
-                raise Stopped
+                raise RunOver
         self._waits_for = ""

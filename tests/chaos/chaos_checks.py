@@ -1,8 +1,8 @@
-"""What a replicated cluster promises, one function each: ClusterHistory in, sentences out.
+"""The guarantees of a replicated cluster, one function each: ClusterHistory in, violations out.
 
-The promises of one broker (tests/delivery/delivery_checks.py: nothing acknowledged is lost, nothing
-is doubled, no transaction is torn, observers see what was committed, ...) are checked on the log
-as all brokers together have shown it; these here are about the brokers among each other.
+The guarantees of one broker (tests/delivery/delivery_checks.py: no acknowledged record is lost or
+duplicated, transactions are atomic, observers see what was committed, ...) are checked on the log
+that all brokers together have shown; those in this file compare the brokers with each other.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from itertools import pairwise
 from chaos_history import FOLLOWING, ClusterHistory
 from delivery_checks import SHOWN_MAX
 from delivery_checks import violations as delivery_violations
-from delivery_history import Place
+from delivery_history import TopicPartitionKey
 from delivery_log import Batch
 
 
 def violations(history: ClusterHistory) -> list[str]:
-    """Everything that is wrong with this run; nothing, if all is well."""
+    """All violations of this run."""
     found = delivery_violations(history)
     for check in CLUSTER:
         broken = list(check(history))
@@ -30,7 +30,7 @@ def violations(history: ClusterHistory) -> list[str]:
 
 
 def acknowledged_records_are_on_every_replica(history: ClusterHistory) -> Iterator[str]:
-    """After healing the in-sync set is whole: what was acknowledged lies on each disk."""
+    """After healing the ISR is complete, so every acknowledged record is on each disk."""
     for (broker, place), batches in history.replicas.items():
         stored = {record.offset: record.value for batch in batches for record in batch.records}
         for name, topic, partition, offset in history.entries("acked"):
@@ -44,19 +44,21 @@ def acknowledged_records_are_on_every_replica(history: ClusterHistory) -> Iterat
 
 
 def an_offset_has_one_value(history: ClusterHistory) -> Iterator[str]:
-    """On every replica, and in every poll, at any time."""
-    first: dict[tuple[Place, int], tuple[str, Batch]] = {}
-    told: set[tuple[Place, int]] = set()
+    """An offset has the same record on every replica and in every poll."""
+    first: dict[tuple[TopicPartitionKey, int], tuple[str, Batch]] = {}
+    reported: set[tuple[TopicPartitionKey, int]] = set()
     for who, place, batch in _sightings(history):
         for offset in range(batch.base_offset, batch.last_offset + 1):
             before, known = first.setdefault((place, offset), (who, batch))
-            if known == batch or (place, offset) in told:
+            if known == batch or (place, offset) in reported:
                 continue
-            told.update((place, each) for each in range(batch.base_offset, batch.last_offset + 1))
+            reported.update(
+                (place, offset) for offset in range(batch.base_offset, batch.last_offset + 1)
+            )
             yield f"{place}@{offset}: {before} had {short(known)}, {who} had {short(batch)}"
 
 
-def _sightings(history: ClusterHistory) -> Iterator[tuple[str, Place, Batch]]:
+def _sightings(history: ClusterHistory) -> Iterator[tuple[str, TopicPartitionKey, Batch]]:
     for poll in history.polls:
         yield f"broker {poll.broker} at {poll.at_s:.2f} s", poll.place, poll.batch
     for (broker, place), batches in history.replicas.items():
@@ -65,7 +67,7 @@ def _sightings(history: ClusterHistory) -> Iterator[tuple[str, Place, Batch]]:
 
 
 def what_was_polled_stays(history: ClusterHistory) -> Iterator[str]:
-    """A reader is shown only what is committed, and what is committed is on every disk."""
+    """Readers get only committed records, and committed records are on every disk."""
     stored = {
         key: {batch.base_offset for batch in batches} for key, batches in history.replicas.items()
     }
@@ -80,7 +82,7 @@ def what_was_polled_stays(history: ClusterHistory) -> Iterator[str]:
 
 
 def replicas_are_alike(history: ClusterHistory) -> Iterator[str]:
-    ends: dict[Place, dict[int, int]] = defaultdict(dict)
+    ends: dict[TopicPartitionKey, dict[int, int]] = defaultdict(dict)
     for (broker, place), batches in history.replicas.items():
         ends[place][broker] = batches[-1].last_offset + 1 if batches else 0
     for place, of_broker in ends.items():
@@ -99,8 +101,8 @@ def epochs_rise_along_the_log(history: ClusterHistory) -> Iterator[str]:
 
 
 def an_epoch_has_one_leader(history: ClusterHistory) -> Iterator[str]:
-    """Who acted as the leader, and whom the brokers name as such."""
-    leaders: dict[tuple[Place, int], dict[int, float]] = defaultdict(dict)
+    """An epoch has one leader: by who acted as the leader, and by the brokers' metadata."""
+    leaders: dict[tuple[TopicPartitionKey, int], dict[int, float]] = defaultdict(dict)
     for led in history.leaderships:
         if led.broker >= 0:
             leaders[led.place, led.epoch].setdefault(led.broker, led.at_s)
@@ -110,19 +112,21 @@ def an_epoch_has_one_leader(history: ClusterHistory) -> Iterator[str]:
 
 
 def marks_never_go_back(history: ClusterHistory) -> Iterator[str]:
-    """Not in one life of a broker, whatever its role is; and not from a leader to the next one.
+    """Marks never decrease: not in one life of a broker, nor from a leader to the next one.
 
-    A leader that was deposed and does not know it yet may still say what was true before: its
-    epoch is the lower one, so epochs are compared first, and times within an epoch.
+    A former leader that does not know of its successor yet may still report old values. Its epoch
+    is the lower one, so epochs are compared first, and times within an epoch.
     """
-    lives: dict[tuple[Place, str, int, int], list[tuple[float, int]]] = defaultdict(list)
-    leaders: dict[tuple[Place, str], list[tuple[int, float, int]]] = defaultdict(list)
+    lives: dict[tuple[TopicPartitionKey, str, int, int], list[tuple[float, int]]] = defaultdict(
+        list
+    )
+    leaders: dict[tuple[TopicPartitionKey, str], list[tuple[int, float, int]]] = defaultdict(list)
     for mark in history.marks:
         lives[mark.place, mark.name, mark.broker, mark.life].append((mark.at_s, mark.value))
         if mark.epoch != FOLLOWING and mark.name in OF_THE_CLUSTER:
             leaders[mark.place, mark.name].append((mark.epoch, mark.at_s, mark.value))
     for (place, name, broker, life), values in lives.items():
-        for (_, before), (at_s, after) in pairwise(sorted(values, key=lambda one: one[0])):
+        for (_, before), (at_s, after) in pairwise(sorted(values, key=lambda sample: sample[0])):
             if after < before:
                 yield (
                     f"{place}: the {name} of broker {broker} (life {life}) went back"
@@ -172,12 +176,12 @@ CLUSTER: tuple[Check, ...] = (
 
 
 def cluster_evidence(history: ClusterHistory) -> dict[str, int]:
-    """How much of each kind these checks had before them: none of it may be nothing."""
+    """How much of each kind these checks have examined: none of the counts may be 0."""
     return {
         "batches polled": len(history.polls),
         "brokers polled": len({poll.broker for poll in history.polls}),
         "batches on disks": sum(map(len, history.replicas.values())),
-        "leaders seen to act": sum(not led.told for led in history.leaderships),
+        "leaders seen to act": sum(not led.named for led in history.leaderships),
         "epochs": len({(led.place, led.epoch) for led in history.leaderships}),
         "marks": len(history.marks),
         "healings": len(history.healings),

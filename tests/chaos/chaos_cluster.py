@@ -1,8 +1,8 @@
-"""Three broker processes and a ZooKeeper, with a network in the middle that can be cut.
+"""Three broker processes and a ZooKeeper, with a network between them that can be cut.
 
-Every address that anybody is told is a door of that network: of a broker for clients, of a broker
-for other brokers, of ZooKeeper for one broker. Only the watch goes past it, straight to a broker:
-it sees what even a broker says that nobody else can reach.
+Every advertised address is a proxy of that network: of a broker for clients, of a broker for other
+brokers, of ZooKeeper for one broker. Only the watch connects to brokers directly, so that it sees
+what an isolated broker answers.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from compat_raw import RawClient
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.testing.network import Door, Network
+from ottla.testing.network import Network, Proxy
 from ottla.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 HERE = Path(__file__).parent
 SESSION_MS = 6000
 START_S_MAX = 60.0
 
-# Short times, so that a storm of seconds meets what takes minutes in life.
+# Short timeouts, so that a storm of seconds covers what takes minutes in production.
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "2000",
     "zookeeper.session.timeout.ms": str(SESSION_MS),
-    "zookeeper.connection.timeout.ms": "120000",  # one that starts while it is cut off, waits
+    "zookeeper.connection.timeout.ms": "120000",  # a broker that starts while it is cut off waits
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.num.partitions": "1",
@@ -53,7 +53,7 @@ SETTINGS = {
 
 
 class ChaosBroker(Broker):
-    """One broker: its doors, its disk and its clock."""
+    """One broker: its proxies, its disk and its clock."""
 
     def __init__(self, directory: Path, number: str, settings: Mapping[str, str]) -> None:
         super().__init__(directory, {**SETTINGS, **settings, "broker.id": number})
@@ -63,10 +63,10 @@ class ChaosBroker(Broker):
         self.wanted = False
         """Whether it should be running."""
         self.paused = False
-        self.doors: list[Door] = []
+        self.proxies: list[Proxy] = []
         self.addresses: dict[str, str] = {}
         self.fault = "none"
-        """Built in, so that a run is seen to find it: see chaos_broker.py."""
+        """A built-in fault that a run must find: see chaos_broker.py."""
         self._control = directory / "control.json"
         self._controlled: dict[str, float] = {}
 
@@ -87,15 +87,15 @@ class ChaosBroker(Broker):
         return command
 
     def launch(self) -> None:
-        """Start; whether it comes to serve is seen later (it may be cut off just now)."""
+        """Start the process without waiting until it serves, because it may be cut off."""
         import subprocess
 
         assert self.process is None
         self.directory.mkdir(parents=True, exist_ok=True)
         self.life += 1
         self.wanted = True
-        for door in self.doors:
-            door.open()
+        for proxy in self.proxies:
+            proxy.open()
         with self.log_path.open("ab") as log:
             log.write(f"--- life {self.life}\n".encode())
             log.flush()
@@ -104,18 +104,18 @@ class ChaosBroker(Broker):
             )
 
     def die(self) -> None:
-        """kill -9. Its ports refuse, as a dead process's do."""
+        """kill -9. Its ports refuse connections, like those of any dead process."""
         self.wanted = False
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
         self.paused = False
-        for door in self.doors:
-            door.shut()
+        for proxy in self.proxies:
+            proxy.shut()
 
     def leave(self) -> None:
-        """SIGTERM; `gone` is asked again and again."""
+        """SIGTERM; poll `gone` after that."""
         self.wanted = False
         self.resume()
         if self.process is not None:
@@ -141,7 +141,7 @@ class ChaosBroker(Broker):
 
 
 class Cluster:
-    """What the workers, the watch and the nemesis see of it."""
+    """The cluster as the workers, the watch and the nemesis use it."""
 
     name = "ottla"
 
@@ -167,7 +167,7 @@ class Cluster:
             for number in numbers
         }
         for number, broker in self.brokers.items() if security is not None else ():
-            # As they are now: what is changed later is in the metadata store, not in this file.
+            # The initial values: later changes are in the metadata store, not in this file.
             broker.settings |= security.broker_settings(number)
 
     def start(self) -> None:
@@ -175,27 +175,30 @@ class Cluster:
         self._zookeeper.start()
         who = opener_by_process(self._pids)
         for number, broker in self.brokers.items():
-            outside = self.network.door(CLIENTS, number, broker.port)
-            inside = self.network.door(who, number, broker.internal_port)
+            outside = self.network.proxy(CLIENTS, number, broker.port)
+            inside = self.network.proxy(who, number, broker.internal_port)
             to_zookeepers = [
-                self.network.door(number, ZOOKEEPER, each.port) for each in self._zookeeper.servers
+                self.network.proxy(number, ZOOKEEPER, server.port)
+                for server in self._zookeeper.servers
             ]
-            broker.doors = [outside, inside]
+            broker.proxies = [outside, inside]
             broker.addresses = {
                 "advertised.listeners": (
                     f"CLIENT://127.0.0.1:{outside.port},INTERNAL://127.0.0.1:{inside.port}"
                 ),
-                "zookeeper.connect": ",".join(f"127.0.0.1:{each.port}" for each in to_zookeepers),
+                "zookeeper.connect": ",".join(
+                    f"127.0.0.1:{to_zookeeper.port}" for to_zookeeper in to_zookeepers
+                ),
             }
             broker.launch()
         self.await_brokers()
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{broker.doors[0].port}" for broker in self.brokers.values())
+        return ",".join(f"127.0.0.1:{broker.proxies[0].port}" for broker in self.brokers.values())
 
     def await_brokers(self) -> None:
-        """Until each has registered and knows of all the others."""
+        """Wait until each broker has registered and knows all the others."""
         deadline = time.monotonic() + START_S_MAX
         while True:
             try:
@@ -225,7 +228,7 @@ class Cluster:
         return AdminClient({"bootstrap.servers": self.bootstrap, **secured, **settings})
 
     def heal(self) -> None:
-        """No fault is left; whoever is away is started again."""
+        """End all faults, and start all processes that are down."""
         self.network.heal()
         self.start_zookeeper()
         self.resume_zookeeper()
@@ -238,7 +241,7 @@ class Cluster:
                 broker.launch()
 
     def end(self, broker: ChaosBroker) -> str:
-        """Wait for one that was told to stop; what is wrong with the way it did."""
+        """Wait for a broker to stop; returns what went wrong."""
         assert broker.process is not None
         try:
             code = broker.process.wait(START_S_MAX)
@@ -246,8 +249,8 @@ class Cluster:
             broker.die()
             return f"broker {broker.number} did not stop:\n{broker.log_tail()}"
         broker.process = None
-        for door in broker.doors:
-            door.shut()
+        for proxy in broker.proxies:
+            proxy.shut()
         if code in (0, -signal.SIGTERM):  # the latter: before it was ready to listen to us
             return ""
         return f"broker {broker.number} left with {code}:\n{broker.log_tail()}"
@@ -258,7 +261,7 @@ class Cluster:
         self._zookeeper.close()
         self.network.stop()
 
-    # ZooKeeper, or one of its servers: no more than one is away at a time
+    # ZooKeeper, or one of its servers: only one is down at a time
 
     @property
     def zookeeper_runs(self) -> bool:
@@ -277,20 +280,20 @@ class Cluster:
         next(self._victims).pause()
 
     def resume_zookeeper(self) -> None:
-        for each in self._zookeeper.servers:
-            if each is not self._victim:
-                each.resume()
+        for server in self._zookeeper.servers:
+            if server is not self._victim:
+                server.resume()
 
-    # What tests/delivery's Run asks of its broker
+    # The interface of the broker in tests/delivery's Run
 
     process = None
 
     def alive(self) -> bool:
-        """Whether everybody lives who should."""
+        """True if all processes are alive that should be."""
         return all(broker.alive() for broker in self.brokers.values() if broker.wanted)
 
     def revive(self) -> list[str]:
-        """Start those again who died unasked; what their logs say."""
+        """Restart the brokers that died unexpectedly; returns the ends of their logs."""
         said = []
         for broker in self.brokers.values():
             if broker.wanted and not broker.alive():

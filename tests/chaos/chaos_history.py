@@ -1,4 +1,4 @@
-"""What a run of a cluster left behind: the history of tests/delivery, and what each broker said.
+"""The history of a run of a cluster: that of tests/delivery, and what each broker answered.
 
 A history is plain data. A run writes what it sees of the brokers into `cluster.journal`, a line
 each, so that a run that found something can be judged again:
@@ -18,44 +18,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from delivery_history import History, Place
+from delivery_history import History, TopicPartitionKey
 from delivery_log import Batch, batches_of
 
-OFFSETS: Place = ("__consumer_offsets", 0)
-TRANSACTIONS: Place = ("__transaction_state", 0)
+OFFSETS: TopicPartitionKey = ("__consumer_offsets", 0)
+TRANSACTIONS: TopicPartitionKey = ("__transaction_state", 0)
 FOLLOWING = -1
-"""In place of an epoch: this broker did not lead."""
+"""In place of an epoch: this broker was not the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """A batch that a broker has shown to a reader."""
+    """A batch that a broker returned to a reader."""
 
     at_s: float
     broker: int
-    place: Place
+    place: TopicPartitionKey
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
-    """A broker that acted as the leader of an epoch, or (`told`) was said by one to be that."""
+class Leadership:
+    """A broker that acted as the leader of an epoch, or (`named`) that a broker named as such."""
 
     at_s: float
     broker: int
-    place: Place
+    place: TopicPartitionKey
     epoch: int
-    told: bool = False
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A number that may only rise, as one broker in one of its lives said it."""
+    """A number that may only rise, as one process of a broker reported it."""
 
     at_s: float
     broker: int
     life: int
-    place: Place
+    place: TopicPartitionKey
     epoch: int
     """In which it led, or FOLLOWING."""
     name: str
@@ -63,25 +63,25 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Healing:
+class HealTime:
     """The end of all faults, and how long it took until everything was well."""
 
     at_s: float
     took_s: float | None
-    """None: it did not come to that within the limit."""
+    """None: it did not heal within the limit."""
     limit_s: float
     what: str
-    """What was still missing at the last look."""
+    """What was still wrong at the last check."""
 
 
 @dataclass(slots=True)
 class ClusterHistory(History):
     polls: list[Poll] = field(default_factory=list)
-    leaderships: list[Led] = field(default_factory=list)
+    leaderships: list[Leadership] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
-    healings: list[Healing] = field(default_factory=list)
-    replicas: dict[tuple[int, Place], list[Batch]] = field(default_factory=dict)
-    """By broker and partition: what lies on its disk at the end."""
+    healings: list[HealTime] = field(default_factory=list)
+    replicas: dict[tuple[int, TopicPartitionKey], list[Batch]] = field(default_factory=dict)
+    """By broker and partition: what is on its disk at the end."""
 
     def merge(self) -> None:
         """The logs of one broker's history, from what all brokers have shown."""
@@ -100,15 +100,15 @@ def note(history: ClusterHistory, line: list[Any]) -> None:
             history.polls.append(Poll(at_s, broker, (topic, partition), batch))
     elif kind == "led":
         broker, topic, partition, epoch = rest
-        history.leaderships.append(Led(at_s, broker, (topic, partition), epoch))
+        history.leaderships.append(Leadership(at_s, broker, (topic, partition), epoch))
     elif kind == "said":
         _, topic, partition, epoch, leader = rest
-        history.leaderships.append(Led(at_s, leader, (topic, partition), epoch, told=True))
+        history.leaderships.append(Leadership(at_s, leader, (topic, partition), epoch, named=True))
     elif kind == "mark":
         broker, life, topic, partition, epoch, name, value = rest
         history.marks.append(Mark(at_s, broker, life, (topic, partition), epoch, name, value))
     elif kind == "healed":
-        history.healings.append(Healing(at_s, *rest))
+        history.healings.append(HealTime(at_s, *rest))
 
 
 def read_lines(path: Path) -> Iterator[list[Any]]:
@@ -118,17 +118,19 @@ def read_lines(path: Path) -> Iterator[list[Any]]:
                 yield json.loads(line)
 
 
-def merged(polls: Iterable[Poll]) -> dict[Place, list[Batch]]:
-    """Each partition as its readers have seen it; whether they all saw the same is a check."""
-    seen: dict[Place, dict[int, Batch]] = {}
+def merged(polls: Iterable[Poll]) -> dict[TopicPartitionKey, list[Batch]]:
+    """Each partition as readers have seen it; that all saw the same is a separate check."""
+    seen: dict[TopicPartitionKey, dict[int, Batch]] = {}
     for poll in polls:
         seen.setdefault(poll.place, {}).setdefault(poll.batch.base_offset, poll.batch)
     return {place: [of[base] for base in sorted(of)] for place, of in seen.items()}
 
 
-def replicas_on_disk(directory: Path, places: Iterable[Place]) -> dict[Place, list[Batch]]:
-    """The batches in a broker's data directory, read by code of our own."""
-    found: dict[Place, list[Batch]] = {}
+def replicas_on_disk(
+    directory: Path, places: Iterable[TopicPartitionKey]
+) -> dict[TopicPartitionKey, list[Batch]]:
+    """The batches in a broker's data directory, read without the broker's code."""
+    found: dict[TopicPartitionKey, list[Batch]] = {}
     for topic, partition in places:
         folder = directory / f"{topic}-{partition}"
         if not folder.is_dir():

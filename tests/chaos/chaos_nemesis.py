@@ -1,4 +1,4 @@
-"""The nemesis: carries a plan out on a cluster, and notes what it did."""
+"""The nemesis: executes a plan on a cluster, and counts what it did."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Action = Callable[[], None]
 
 
 class Nemesis:
-    """`tick` does what is due. Faults that overlap on one broker do not stack: the second is left
-    out where the broker is away already."""
+    """`tick` executes what is due. Faults that overlap on one broker do not stack: the second one
+    is skipped if the broker is already down."""
 
     def __init__(
         self, cluster: Cluster, find: Callable[[str], str | None], accident: Callable[[str], None]
     ) -> None:
         self._cluster = cluster
         self._find = find
-        """From LEADER or CONTROLLER to a broker's number, if anybody knows."""
+        """From LEADER or CONTROLLER to a broker's number, if it is known."""
         self._accident = accident
         self._due: list[tuple[float, int, Action]] = []
         self._numbers = itertools.count()
@@ -54,15 +54,15 @@ class Nemesis:
         self._reap()
 
     def _reap(self) -> None:
-        """Those who were told to stop, and have."""
+        """The brokers that were stopped and have exited."""
         for broker in self._cluster.brokers.values():
             ended = not broker.wanted and broker.process is not None and not broker.alive()
             if ended and (said := self._cluster.end(broker)):
                 self._accident(said)
 
     def inflict(self, fault: Fault) -> None:
-        targets = [self._find(each) or "" for each in fault.targets]
-        brokers = [self._cluster.brokers[each] for each in targets if each]
+        targets = [self._find(target) or "" for target in fault.targets]
+        brokers = [self._cluster.brokers[target] for target in targets if target]
         if len(brokers) < len(fault.targets):
             return
         kinds: dict[str, Callable[[Fault, list[ChaosBroker]], bool]] = {
@@ -125,7 +125,7 @@ class Nemesis:
         return True
 
     def _kill_all(self, fault: Fault, brokers: list[ChaosBroker]) -> bool:
-        """A power cut that spares the disks."""
+        """A power failure without damage to the disks."""
         for broker in self._cluster.brokers.values():
             if broker.wanted:
                 broker.die()
@@ -133,7 +133,7 @@ class Nemesis:
         return True
 
     def _rolling_restart(self, fault: Fault, brokers: list[ChaosBroker]) -> bool:
-        """One after the other, each when the one before it is back among the living."""
+        """One broker after the other, each when the one before it is alive again."""
         if self._rolling:
             return False
         self._rolling = list(self._cluster.brokers)
@@ -159,7 +159,7 @@ class Nemesis:
 
     def _isolate(self, fault: Fault, brokers: list[ChaosBroker]) -> bool:
         (broker,) = brokers
-        others = [each for each in self._cluster.brokers if each != broker.number]
+        others = [other for other in self._cluster.brokers if other != broker.number]
         for other in others:
             self._cut_for(fault, broker.number, other)
         return True
@@ -207,7 +207,7 @@ class Nemesis:
     # Certificates
 
     def _exchange(self, fault: Fault, brokers: list[ChaosBroker]) -> bool:
-        """Whoever is away gets its certificate all the same."""
+        """A broker that is down gets its certificate, too."""
         assert self.exchange is not None
         self.exchange.ask(fault.kind, brokers[0].number if brokers else "")
         return True

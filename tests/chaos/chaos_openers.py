@@ -9,7 +9,7 @@ UNKNOWN = "somebody"
 
 
 def opener_by_process(names: Callable[[], Mapping[int, str]]) -> Callable[[int], str]:
-    """For a door through which several named processes come."""
+    """For a proxy through which several named processes come."""
 
     def opener(port: int) -> str:
         inode = _inode(port)
@@ -22,7 +22,7 @@ def opener_by_process(names: Callable[[], Mapping[int, str]]) -> Callable[[int],
 
 
 def _inode(port: int) -> str | None:
-    """The socket whose own port this is; the door's end of the same connection has it as its
+    """The socket whose own port this is; the proxy's end of the same connection has it as its
     remote one."""
     wanted = f":{port:04X}"
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):

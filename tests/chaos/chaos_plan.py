@@ -1,10 +1,10 @@
-"""What goes wrong, when, and for how long: a plan that the seed alone decides.
+"""The plan of faults: what fails, when, and for how long. It depends only on the seed.
 
-A plan is a row of storms. In a storm faults come at random moments and overlap; at its end
-everything is healed, and the cluster has to be well again within a stated time before the next one.
+A plan is a sequence of storms. In a storm faults start at random moments and overlap; at its end
+everything is healed, and the cluster has to recover within a limit before the next storm.
 
-The same seed gives the same plan. What the processes are doing at those moments is theirs; a seed
-that found something is worth several runs.
+The same seed gives the same plan, but the processes are at other points of their work at those
+moments; so repeat a seed that found something several times.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ CLIENTS, ZOOKEEPER = "clients", "zookeeper"
 LEADER, CONTROLLER = "leader", "controller"
 
 BROKER_S = (0.1, 4.0)
-"""How long a broker stays away, stopped or cut off: from quicker than anybody notices to longer
-than the session's and the replicas' time."""
+"""How long a broker is down, stopped or cut off: from too short to be noticed to longer than the
+timeouts of sessions and replicas."""
 GAP_S = (0.3, 2.0)
 QUIET_START_S = 1.0
 STORM_S = 12.0
@@ -104,22 +104,24 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What there is to be hurt."""
+class ChaosTargets:
+    """The possible targets."""
 
     brokers: tuple[str, ...] = ("1", "2", "3")
     workers: tuple[str, ...] = ()
     session_s: float = 4.0
-    """ZooKeeper's session timeout: an `expire` is longer."""
+    """ZooKeeper's session timeout; an `expire` lasts longer."""
     kinds: tuple[str, ...] = tuple(WEIGHTS)
 
-    def secured(self) -> Setting:
+    def secured(self) -> ChaosTargets:
         """The same over TLS."""
         return replace(self, kinds=tuple(CHANCES))
 
 
-def make_plan(seed: int, seconds: float, setting: Setting, *, storm_s: float = STORM_S) -> Plan:
-    """Storms for so many seconds; the first ones have all that is essential among them."""
+def make_plan(
+    seed: int, seconds: float, setting: ChaosTargets, *, storm_s: float = STORM_S
+) -> Plan:
+    """Storms for so many seconds; the first ones include all essential faults."""
     chance = random.Random(f"nemesis {seed}")
     needed = [chance.choice(group) for group in ESSENTIAL]
     needed = [kind for kind in (*needed, *EXCHANGES) if kind in setting.kinds]
@@ -133,7 +135,7 @@ def make_plan(seed: int, seconds: float, setting: Setting, *, storm_s: float = S
 
 
 def _storm(
-    chance: random.Random, setting: Setting, seconds: float, needed: Sequence[str]
+    chance: random.Random, setting: ChaosTargets, seconds: float, needed: Sequence[str]
 ) -> Iterator[Fault]:
     moments = [QUIET_START_S]
     while (at_s := moments[-1] + chance.uniform(*GAP_S)) < seconds or len(moments) < len(needed):
@@ -146,7 +148,7 @@ def _storm(
         yield _fault(chance, setting, at_s, kind)
 
 
-def _fault(chance: random.Random, setting: Setting, at_s: float, kind: str) -> Fault:
+def _fault(chance: random.Random, setting: ChaosTargets, at_s: float, kind: str) -> Fault:
     if kind.endswith("worker"):
         return Fault(at_s, kind, (chance.choice(setting.workers),), chance.uniform(0.05, 4.0))
     for_s, size = chance.uniform(*BROKER_S), 0.0
@@ -155,7 +157,7 @@ def _fault(chance: random.Random, setting: Setting, at_s: float, kind: str) -> F
         targets = tuple(chance.sample(setting.brokers, 2))
     elif kind in OF_NO_BROKER:
         targets = ()
-    elif kind in EXCHANGES:  # of a broker that is known by its number: it is done in every run
+    elif kind in EXCHANGES:  # of a broker by its number, so that it is done in every run
         targets = (chance.choice(setting.brokers),)
     if kind == "delay":
         size = chance.choice((0.05, 0.2, 1.0))
@@ -168,6 +170,6 @@ def _fault(chance: random.Random, setting: Setting, at_s: float, kind: str) -> F
     return Fault(at_s, kind, targets, for_s, size, reset="cut" in kind and chance.random() < 0.5)
 
 
-def _one_broker(chance: random.Random, setting: Setting) -> str:
-    """Any of them; or one whose loss is felt."""
+def _one_broker(chance: random.Random, setting: ChaosTargets) -> str:
+    """Any broker, or one whose loss has an effect: the leader or the controller."""
     return chance.choice((*setting.brokers, LEADER, CONTROLLER))

@@ -1,4 +1,4 @@
-"""One run: a cluster, workers, storms by a seed with calm after each, then the facts."""
+"""One run: a cluster, workers, storms by a seed with calm after each, then the evaluation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chaos_certificates import CertificateExchange
 from chaos_cluster import SESSION_MS, Cluster
 from chaos_history import OFFSETS, TRANSACTIONS, ClusterHistory, replicas_on_disk
 from chaos_nemesis import Nemesis
-from chaos_plan import CONTROLLER, LEADER, Fault, Plan, Setting, make_plan
+from chaos_plan import CONTROLLER, LEADER, ChaosTargets, Fault, Plan, make_plan
 from chaos_security import ClusterSecurity, refusals
 from chaos_watch import Watch
 from delivery_clients import AIOKAFKA, FRANZ_GO, JAVA
@@ -22,11 +22,11 @@ from delivery_watch import wait_until
 
 PARTITIONS = 3
 CONVERGE_S = 45.0
-"""After the last fault is healed, all is well within this time: every broker is back in every
-in-sync set, all name the same leaders, and producers are acknowledged again."""
+"""The time limit for recovery after the last fault of a storm: every broker is back in every ISR,
+all name the same leaders, and producers get acknowledgements again."""
 CALM_S = 120.0
 PATIENCE_MAX = 10
-"""So often a group that still moves is given half of the time of calm."""
+"""How often a group that still makes progress gets half of the calm period in addition."""
 
 
 @dataclass(slots=True)
@@ -49,11 +49,11 @@ class ClusterRun(Run):
         old = self.history
         self.history = ClusterHistory(old.mode, old.input, old.output, old.group)
         victims = tuple(slot.name for slot in self._slots.values() if slot.role != "observer")
-        setting = Setting(workers=victims, session_s=SESSION_MS / 1000)
+        setting = ChaosTargets(workers=victims, session_s=SESSION_MS / 1000)
         if self.secured:
             setting = setting.secured()
         self.plan = make_plan(self.seed, self.seconds, setting)
-        self._broker_away = True  # who is missed is our own affair, see _supervise
+        self._broker_away = True  # _supervise restarts missing processes
         self._make_cluster()
 
     def _make_cluster(self) -> None:
@@ -167,7 +167,7 @@ class ClusterRun(Run):
         return sum(path.read_bytes().count(b'["acked"') for path in journals)
 
     def _troubles(self, since: float) -> str:
-        """What keeps the cluster from being well; nothing, if it is."""
+        """Why the cluster has not recovered; empty if it has."""
         everybody = {int(number) for number in self.cluster.brokers}
         leaders: dict[Any, set[tuple[int, int]]] = {}
         for watch in self._watch.watches:
@@ -176,10 +176,11 @@ class ClusterRun(Run):
                 return f"{name} knows of the brokers {sorted(watch.brokers_seen)}"
             if missing := set(self._watch.places) - watch.metadata.keys():
                 return f"{name} does not know {sorted(missing)}"
-            for place, one in watch.metadata.items():
-                if one.leader_id < 0 or set(one.isr_nodes) != everybody:
-                    return f"{name}: {place} has leader {one.leader_id}, isr {one.isr_nodes}"
-                leaders.setdefault(place, set()).add((one.leader_epoch, one.leader_id))
+            for place, partition in watch.metadata.items():
+                if partition.leader_id < 0 or set(partition.isr_nodes) != everybody:
+                    leader, isr = partition.leader_id, partition.isr_nodes
+                    return f"{name}: {place} has leader {leader}, isr {isr}"
+                leaders.setdefault(place, set()).add((partition.leader_epoch, partition.leader_id))
         several = {place: named for place, named in leaders.items() if len(named) > 1}
         if several:
             return f"different leaders are named: {several}"
@@ -219,7 +220,7 @@ class ClusterRun(Run):
             self.history.accidents += [f"broker {broker.number}: {line}" for line in found]
 
     def _calm_down(self, watch: Watch) -> None:  # type: ignore[override]
-        """No more faults: sources end, all that is in goes through, observers see the end."""
+        """After the faults: sources stop, all input is processed, observers reach the end."""
         of_role: dict[str, list[Slot]] = {}
         for slot in self._slots.values():
             of_role.setdefault(slot.role, []).append(slot)
@@ -240,7 +241,7 @@ class ClusterRun(Run):
         self._stop_workers(of_role["observer"])
 
     def _wait_while_it_moves(self, condition: Callable[[], bool], what: str) -> None:
-        """Sources may be far ahead, on a slow machine by minutes: it is wrong to stand still."""
+        """Only a standstill is an error: on a slow machine sources may be ahead by minutes."""
         for _ in range(PATIENCE_MAX):
             before = self._acked_by("transform")
             wait_until(lambda: self._supervised(condition), self.calm_s / 2)
@@ -265,7 +266,7 @@ class ClusterRun(Run):
         return True
 
     def _stop_cluster(self) -> None:
-        """In good order, one after the other; then what lies on the disks is read."""
+        """Stop the brokers, one after another; then read their disks."""
         for broker in self.cluster.brokers.values():
             broker.leave()
             if said := self.cluster.end(broker):

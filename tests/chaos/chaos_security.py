@@ -1,8 +1,8 @@
-"""A cluster that is closed to strangers: every listener is SASL_SSL, rights are given by ACLs.
+"""A secured cluster: every listener is SASL_SSL, and rights are granted by ACLs.
 
-Workers and the watch come with a name and a password (SCRAM-SHA-256, PLAIN for the watch), and may
-do what their role needs and nothing else. Brokers come to each other with a certificate, too, so
-that a broker which does not trust the authority of another one can't hide it.
+Workers and the watch authenticate with a password (SCRAM-SHA-256, PLAIN for the watch), and have
+only the rights that their role needs. Brokers also present certificates to each other, so that a
+broker which does not trust another one's authority is noticed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compat_security import SCRAM, jaas
 
 from ottla.client import Admin
 from ottla.client.acls import Acl, AclOperation, AclPattern, AclPermission, AclResource
-from ottla.testing.certificates import CertificateAuthority, Issued
+from ottla.testing.certificates import CertificateAuthority, CertificateFiles
 
 PASSWORDS = {
     name: f"{name}-secret"
@@ -26,15 +26,15 @@ PASSWORDS = {
 WORKERS = ("source", "transform", "observer")
 ITERATIONS = 4096
 LOOK_MS = 300
-"""So soon a broker finds a file that has changed."""
+"""How soon a broker notices a changed file."""
 REAUTHENTICATE_MS = 5000
 LISTENERS = ("client", "internal")
 NO_ERROR = 0
 
 
 class ClusterSecurity:
-    """Certificates and settings. `authorities` are all that a run will need: clients trust them
-    from the start, as they should before a broker is given the certificate of a new one."""
+    """Certificates and settings. `authorities` are all that a run needs: clients trust them from
+    the start, as they must before a broker gets a certificate of a new one."""
 
     def __init__(self, directory: Path, numbers: Iterable[str], authorities: int = 2) -> None:
         self.directory = directory
@@ -46,21 +46,21 @@ class ClusterSecurity:
         self.trusted.write_text(bundle(self.authorities))
         self.keystores: dict[str, Path] = {}
         """By broker: the file that its configuration names."""
-        self.certificates: dict[str, Issued] = {}
+        self.certificates: dict[str, CertificateFiles] = {}
         """By broker: the newest that it was given."""
         self._count = 0
         for number in numbers:
             self.trust(number, self.authorities[:1])
             self.renew(number, self.authorities[0])
 
-    def issue(self, number: str, authority: CertificateAuthority) -> Issued:
+    def issue(self, number: str, authority: CertificateAuthority) -> CertificateFiles:
         """A new certificate for a broker, of the same subject as all before."""
         self._count += 1
         name = f"broker{number}-{self._count}"
         return authority.issue(name, subject=f"/CN=broker{number}")
 
     def renew(self, number: str, authority: CertificateAuthority) -> None:
-        """In the very file that the broker has its certificate in."""
+        """In the file of the broker's present certificate."""
         issued = self.issue(number, authority)
         path = self.keystores.setdefault(number, self.directory / f"broker{number}.pem")
         replace(path, issued.keystore.read_text())
@@ -105,11 +105,11 @@ class ClusterSecurity:
         }
 
     def credentials(self, user: str) -> dict[str, str]:
-        """What a worker is started with."""
+        """The credentials that a worker is started with."""
         return {"user": user, "password": PASSWORDS[user], "ca": str(self.trusted)}
 
     def admit(self, bootstrap: str, topics: tuple[str, str], group: str) -> None:
-        """Make the users, and give each the rights of its role."""
+        """Create the users, and grant each the rights of its role."""
         with Admin(bootstrap, settings=self.client_settings("operator")) as admin:
             for user in WORKERS:
                 admin.users.set_password(user, SCRAM, PASSWORDS[user], ITERATIONS)
@@ -165,10 +165,10 @@ def _allow(user: str, resource: AclResource, name: str, operation: AclOperation)
 
 
 def shown_certificate(port: int, context: ssl.SSLContext, timeout_s: float) -> bytes:
-    """What a new connection sees; OSError if there is none, or one side refuses the other.
+    """The certificate that a new connection sees; OSError if either side refuses the other.
 
-    With TLS 1.3 a server refuses our certificate after our handshake is over: the answer to the
-    first request tells.
+    With TLS 1.3 a server refuses our certificate only after our handshake is complete, so this
+    waits for the response to a first request.
     """
     address = ("127.0.0.1", port)
     with (
@@ -185,17 +185,17 @@ def shown_certificate(port: int, context: ssl.SSLContext, timeout_s: float) -> b
 
 
 def refusals(log: str) -> list[str]:
-    """Lines of a broker's log: somebody was refused who has every right, or a certificate was.
+    """Lines of a broker's log in which a client with all rights, or a certificate, was refused.
 
-    Handshakes may fail: the operator's, who looks whether an authority is trusted, and those with
-    a broker that is killed just then.
+    Failed handshakes are allowed: the operator tests whether an authority is trusted, and brokers
+    are killed during handshakes.
     """
     return [
         line
         for line in log.splitlines()
         if "is Denied" in line
         or "keeps its" in line
-        or "keep their security" in line
+        or "Keeping the old security settings" in line
         or ("authentication with 127.0.0.1 (" in line and "SSL" not in line)
     ]
 
@@ -205,12 +205,12 @@ def bundle(authorities: Iterable[CertificateAuthority]) -> str:
 
 
 def replace(path: Path, text: str) -> None:
-    """At once: nobody reads half a file."""
+    """Replace the file atomically, so that no reader gets a part of it."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text)
     fresh.replace(path)
 
 
 def merged_settings(security: ClusterSecurity | None, user: str) -> Mapping[str, str]:
-    """A client's, of a cluster that may have no security."""
+    """The client settings for a cluster that may be unsecured."""
     return {} if security is None else security.client_settings(user)

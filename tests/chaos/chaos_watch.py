@@ -1,8 +1,8 @@
-"""Threads that look at the brokers all the while, through every fault: one for each broker.
+"""Threads that observe the brokers during all faults, one per broker.
 
-Each goes straight to its broker, past the network that is cut, and asks it what only that broker
-knows: whom it takes for the leaders, what it shows to readers (followers show it too, KIP-392), and
-how far it says that is committed.
+Each connects to its broker directly, past the network that can be cut, and requests what only that
+broker knows: the leaders in its metadata, the records that it returns to readers (followers do,
+too, KIP-392), and its high watermarks.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from chaos_cluster import ChaosBroker, Cluster
 from chaos_history import FOLLOWING, OFFSETS, TRANSACTIONS, ClusterHistory, note
 from compat_raw import RawClient, code
-from delivery_history import CommittedRead, Place
+from delivery_history import CommittedRead, TopicPartitionKey
 from delivery_journal import Journal
-from delivery_log import Aborted, Batch, batches_of, shown_by_a_client
+from delivery_log import AbortedTransaction, Batch, batches_of, shown_by_a_client
 
 FETCH_BYTES = 1 << 20
 AGAIN_BYTES = 4096
@@ -26,7 +26,7 @@ ANSWER_S = 2.0
 LATEST = -1
 UNCOMMITTED, COMMITTED = 0, 1
 
-# What a broker may say while leaders come and go.
+# Error codes that a broker may return while leaders change.
 PASSING = frozenset(
     code(name)
     for name in (
@@ -38,7 +38,7 @@ PASSING = frozenset(
 
 
 class Watch:
-    """All of them, and the journal into which they write."""
+    """All threads, and the journal that they write."""
 
     def __init__(
         self, history: ClusterHistory, cluster: Cluster, partitions: int, seed: int, journal: str
@@ -46,13 +46,13 @@ class Watch:
         self.history = history
         self.cluster = cluster
         topics = (history.input, history.output)
-        self.places: list[Place] = [(t, n) for t in topics for n in range(partitions)]
+        self.places: list[TopicPartitionKey] = [(t, n) for t in topics for n in range(partitions)]
         for place in self.places:
             history.logs[place] = []
         self.journal = Journal(journal)
         self._start = time.monotonic()
         self._lock = threading.Lock()
-        self._seen: dict[Place, dict[int, Batch]] = {}
+        self._seen: dict[TopicPartitionKey, dict[int, Batch]] = {}
         self.watches = [
             BrokerWatch(self, broker, random.Random(f"watch {seed} {broker.number}"))
             for broker in cluster.brokers.values()
@@ -80,8 +80,8 @@ class Watch:
                 of_place = self._seen.setdefault(poll.place, {})
                 of_place.setdefault(poll.batch.base_offset, poll.batch)
 
-    def log(self, place: Place) -> list[Batch]:
-        """What any broker has shown of a partition so far."""
+    def log(self, place: TopicPartitionKey) -> list[Batch]:
+        """What all brokers together have returned of a partition so far."""
         with self._lock:
             seen = self._seen.get(place, {})
             return [seen[base] for base in sorted(seen)]
@@ -91,13 +91,13 @@ class Watch:
             self.history.accidents.append(f"at {self.now_s():.2f} s: {text}")
 
     def caught_up(self) -> bool:
-        """Whether every broker has shown all there is, to both kinds of readers."""
+        """True if every broker has returned all records, in both isolation levels."""
         ends = {
             place: max(watch.positions[place] for watch in self.watches) for place in self.places
         }
         return all(
             watch.positions[place] == ends[place] == watch.high_watermarks.get(place)
-            and max(each.committed[place] for each in self.watches) == ends[place]
+            and max(watched.committed[place] for watched in self.watches) == ends[place]
             for watch in self.watches
             for place in self.places
         )
@@ -110,13 +110,13 @@ class Watch:
             for watch in self.watches
         )
 
-    def group_place(self, place: Place) -> int:
-        """How far the group is, by the last word of any broker; -1: not known."""
+    def group_place(self, place: TopicPartitionKey) -> int:
+        """The group's committed offset, by the last answer of any broker; -1: unknown."""
         offsets = [
             self.history.group_offsets.get((f"{place[0]} at {w.broker.number}", place[1]), [-1])
             for w in self.watches
         ]
-        return max(each[-1] for each in offsets)
+        return max(offset[-1] for offset in offsets)
 
 
 class BrokerWatch:
@@ -127,13 +127,13 @@ class BrokerWatch:
         self._number = int(broker.number)
         self.positions = dict.fromkeys([*watch.places, OFFSETS, TRANSACTIONS], 0)
         self.committed = dict.fromkeys(watch.places, 0)
-        self.high_watermarks: dict[Place, int] = {}
-        self.metadata: dict[Place, Any] = {}
-        """By partition, its last word about leader and in-sync set."""
+        self.high_watermarks: dict[TopicPartitionKey, int] = {}
+        self.metadata: dict[TopicPartitionKey, Any] = {}
+        """By partition, its last metadata about leader and ISR."""
         self.brokers_seen: set[int] = set()
         self.controller = -1
-        self._bases: dict[Place, list[int]] = {}
-        self._epochs: dict[Place, int] = {}
+        self._bases: dict[TopicPartitionKey, list[int]] = {}
+        self._epochs: dict[TopicPartitionKey, int] = {}
         self._client: RawClient | None = None
         self._life = 0
         self._said: set[tuple[Any, ...]] = set()
@@ -163,7 +163,8 @@ class BrokerWatch:
         if self._client is None:
             self._client = self._watch.cluster.connect(self.broker, "watch")
             self._client.socket.settimeout(ANSWER_S)
-            self._life = self.broker.life  # whoever took the connection has begun its life before
+            # A process that accepts connections has counted its life already.
+            self._life = self.broker.life
         client = self._client
         self._ask_metadata(client)
         self._list_offsets(client)
@@ -173,7 +174,7 @@ class BrokerWatch:
         self._fetch_group_offsets(client)
 
     def _once(self, *line: Any) -> None:
-        """Tell what was not told before."""
+        """Journal what is new."""
         if line not in self._said:
             self._said.add(line)
             kind, *rest = line
@@ -186,21 +187,23 @@ class BrokerWatch:
         answer = client.call("metadata", 9, topics=[{"name": name} for name in names])
         found = {}
         for topic in answer.topics:
-            for one in topic.partitions:
-                place = topic.name, one.partition_index
-                found[place] = one
-                if place in self.positions and one.error_code == code("none"):
-                    self._once("said", self._number, *place, one.leader_epoch, one.leader_id)
+            for partition in topic.partitions:
+                place = topic.name, partition.partition_index
+                found[place] = partition
+                if place in self.positions and partition.error_code == code("none"):
+                    self._once(
+                        "said", self._number, *place, partition.leader_epoch, partition.leader_id
+                    )
         self.metadata, self.controller = found, answer.controller_id
         self.brokers_seen = {broker.node_id for broker in answer.brokers}
 
     def _list_offsets(self, client: RawClient) -> None:
-        """Only a leader answers, and only in the epoch that it is asked for."""
+        """Only a leader answers, and only in the requested epoch."""
         self._epochs = {}
         led = {
-            place: one.leader_epoch
-            for place, one in self.metadata.items()
-            if one.leader_id == self._number and place in self.positions
+            place: partition.leader_epoch
+            for place, partition in self.metadata.items()
+            if partition.leader_id == self._number and place in self.positions
         }
         for isolation, name in ((UNCOMMITTED, "end offset"), (COMMITTED, "stable end offset")):
             if not led:
@@ -215,14 +218,14 @@ class BrokerWatch:
                 ],
             )  # fmt: skip
             for topic in answer.topics:
-                for one in topic.partitions:
-                    place = topic.name, one.partition_index
-                    if one.error_code == code("none"):
+                for partition in topic.partitions:
+                    place = topic.name, partition.partition_index
+                    if partition.error_code == code("none"):
                         self._epochs[place] = led[place]
                         self._once("led", self._number, *place, led[place])
-                        self._mark(place, name, one.offset)
+                        self._mark(place, name, partition.offset)
 
-    def _mark(self, place: Place, name: str, value: int) -> None:
+    def _mark(self, place: TopicPartitionKey, name: str, value: int) -> None:
         epoch = self._epochs.get(place, FOLLOWING)
         self._watch.tell(
             "mark", self._watch.now_s(), self._number, self._life, *place, epoch, name, value
@@ -233,10 +236,10 @@ class BrokerWatch:
     def _fetch(
         self,
         client: RawClient,
-        positions: dict[Place, int],
+        positions: dict[TopicPartitionKey, int],
         isolation: int,
         size_max: int = FETCH_BYTES,
-    ) -> list[tuple[Place, Any, bytes, list[Batch]]]:
+    ) -> list[tuple[TopicPartitionKey, Any, bytes, list[Batch]]]:
         topics: dict[str, list[dict[str, int]]] = {}
         for (topic, number), offset in positions.items():
             topics.setdefault(topic, []).append(
@@ -249,24 +252,24 @@ class BrokerWatch:
         )  # fmt: skip
         found = []
         for topic_answer in answer.responses:
-            for one in topic_answer.partitions:
-                place = topic_answer.topic, one.partition_index
-                if one.error_code == code("none"):
-                    data = bytes(one.records or b"")
-                    found.append((place, one, data, list(batches_of(data))))
-                elif one.error_code not in PASSING:
+            for partition in topic_answer.partitions:
+                place = topic_answer.topic, partition.partition_index
+                if partition.error_code == code("none"):
+                    data = bytes(partition.records or b"")
+                    found.append((place, partition, data, list(batches_of(data))))
+                elif partition.error_code not in PASSING:
                     self._watch.accident(
                         f"{place} at {positions[place]}: broker {self._number} answered"
-                        f" {one.error_code.name}"
+                        f" {partition.error_code.name}"
                     )
         return found
 
     def _follow(self, client: RawClient) -> None:
         for place, answer, data, batches in self._fetch(client, self.positions, UNCOMMITTED):
-            new = [one for one in batches if one.base_offset >= self.positions[place]]
+            new = [batch for batch in batches if batch.base_offset >= self.positions[place]]
             if new:
                 self._poll(place, data)
-                self._bases.setdefault(place, []).extend(one.base_offset for one in new)
+                self._bases.setdefault(place, []).extend(batch.base_offset for batch in new)
                 self.positions[place] = new[-1].last_offset + 1
             self._mark(place, "high watermark", answer.high_watermark)
             self.high_watermarks[place] = answer.high_watermark
@@ -281,7 +284,7 @@ class BrokerWatch:
                     f" watermark is {answer.high_watermark}"
                 )
 
-    def _poll(self, place: Place, data: bytes) -> None:
+    def _poll(self, place: TopicPartitionKey, data: bytes) -> None:
         self._watch.tell("poll", self._watch.now_s(), self._number, self._life, *place, data.hex())
 
     def _follow_committed(self, client: RawClient) -> None:
@@ -294,18 +297,21 @@ class BrokerWatch:
             if batches:
                 self.committed[place] = batches[-1].last_offset + 1
 
-    def _keep_committed(self, place: Place, start: int, answer: Any, batches: list[Batch]) -> None:
+    def _keep_committed(
+        self, place: TopicPartitionKey, start: int, answer: Any, batches: list[Batch]
+    ) -> None:
         if not batches:
             return
         end = batches[-1].last_offset + 1
         aborted = [
-            Aborted(a.producer_id, a.first_offset) for a in answer.aborted_transactions or ()
+            AbortedTransaction(a.producer_id, a.first_offset)
+            for a in answer.aborted_transactions or ()
         ]
         shown = tuple(shown_by_a_client(batches, aborted))
         self._watch.history.committed_reads.append(CommittedRead(place, start, end, shown))
 
     def _read_again(self, client: RawClient) -> None:
-        """From a place in the middle, so that indexes are used, in both isolation levels."""
+        """Read from the middle, so that indexes are used, in both isolation levels."""
         place = self._chance.choice(self._watch.places)
         if not (bases := self._bases.get(place)):
             return
@@ -330,9 +336,9 @@ class BrokerWatch:
         answer = client.call("offset_fetch", 8, groups=[group], require_stable=True).groups[0]
         if answer.error_code != code("none"):
             return
-        for one in answer.topics[0].partitions:
-            if one.error_code == code("none"):
-                place = f"{history.input} at {self.broker.number}", one.partition_index
+        for partition in answer.topics[0].partitions:
+            if partition.error_code == code("none"):
+                place = f"{history.input} at {self.broker.number}", partition.partition_index
                 offsets = history.group_offsets.setdefault(place, [])
-                if not offsets or offsets[-1] != one.committed_offset:
-                    offsets.append(one.committed_offset)
+                if not offsets or offsets[-1] != partition.committed_offset:
+                    offsets.append(partition.committed_offset)

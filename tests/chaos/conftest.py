@@ -1,4 +1,4 @@
-"""The fault tests of a cluster stand on those of one broker (tests/delivery)."""
+"""The fault tests of a cluster use those of one broker (tests/delivery)."""
 
 from __future__ import annotations
 

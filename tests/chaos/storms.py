@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def one_run(case: Case, seed: int, given: argparse.Namespace) -> bool:
-    """Whether every promise was kept."""
+    """True if there was no violation."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
     say = print if given.verbose else lambda text: None
     run = ClusterRun(

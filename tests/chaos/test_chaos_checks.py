@@ -1,4 +1,4 @@
-"""The checks of a cluster can fail: each violation, planted in a sound history, is found."""
+"""The checks of a cluster work: each violation, planted in a valid history, is found."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from chaos_checks import violations
 from chaos_history import (
     FOLLOWING,
     ClusterHistory,
-    Healing,
-    Led,
+    HealTime,
+    Leadership,
     Mark,
     Poll,
     merged,
@@ -35,7 +35,7 @@ def data(base: int, epoch: int, *names: str, producer: int = 1, keys: str = "") 
 
 
 def sound() -> ClusterHistory:
-    """Three brokers; epoch 0 led by 1, epoch 1 by 2; at least once, all is copied."""
+    """Three brokers; epoch 0 is led by 1, epoch 1 by 2; at least once, all records are copied."""
     history = ClusterHistory("at_least_once", "in", "out", "group")
     logs = {
         IN: [data(0, 0, "s.1.1.0.2", "s.1.1.1.2"), data(2, 1, "s.1.2.0.1")],
@@ -45,23 +45,29 @@ def sound() -> ClusterHistory:
         for broker in BROKERS:
             history.replicas[broker, place] = list(batches)
             history.polls += [Poll(broker, broker, place, batch) for batch in batches]
-        history.leaderships += [Led(1.0, 1, place, 0), Led(5.0, 2, place, 1, told=True)]
-        history.leaderships += [Led(6.0, 2, place, 1), Led(7.0, 2, place, 1, told=True)]
+        history.leaderships += [
+            Leadership(1.0, 1, place, 0),
+            Leadership(5.0, 2, place, 1, named=True),
+        ]
+        history.leaderships += [
+            Leadership(6.0, 2, place, 1),
+            Leadership(7.0, 2, place, 1, named=True),
+        ]
         history.marks += [
             Mark(1.0, 1, 1, place, 0, "end offset", 2),
             Mark(6.0, 2, 1, place, 1, "end offset", 2),
             Mark(7.0, 2, 1, place, 1, "end offset", 3),
-            Mark(7.5, 1, 1, place, 0, "end offset", 2),  # does not know yet that it is deposed
+            Mark(7.5, 1, 1, place, 0, "end offset", 2),  # a former leader that does not know it yet
             Mark(6.0, 3, 1, place, FOLLOWING, "high watermark", 2),
             Mark(8.0, 3, 1, place, FOLLOWING, "high watermark", 3),
-            Mark(9.0, 3, 2, place, FOLLOWING, "high watermark", 0),  # another life
+            Mark(9.0, 3, 2, place, FOLLOWING, "high watermark", 0),  # another incarnation
         ]
         history.logs[place] = []
     history.journals = {
         "s.1": [["acked", f"s.1.1.{n}.2", "in", 0, n] for n in range(2)]
         + [["acked", "s.1.2.0.1", "in", 0, 2]],
     }
-    history.healings.append(Healing(10.0, 2.5, 30.0, ""))
+    history.healings.append(HealTime(10.0, 2.5, 30.0, ""))
     return history
 
 
@@ -108,14 +114,14 @@ def test_two_values_of_an_offset_in_two_polls_are_found() -> None:
     assert "broker 3 at 9.00 s had [2..2 of epoch 0" in found(differ)
 
 
-def test_two_values_of_an_offset_in_batches_of_other_borders_are_found() -> None:
+def test_two_values_of_an_offset_in_differently_cut_batches_are_found() -> None:
     def differ(history: ClusterHistory) -> None:
         history.replicas[2, IN][0:2] = [data(0, 0, "s.1.1.0.2", "s.1.1.1.2", "s.1.2.0.1")]
 
     assert "the disk of broker 2 had [0..2" in found(differ)
 
 
-def test_what_was_shown_and_is_gone_is_found() -> None:
+def test_a_record_that_was_shown_and_vanished_is_found() -> None:
     def lose(history: ClusterHistory) -> None:
         history.polls.append(Poll(4.0, 1, IN, data(3, 1, "s.1.3.0.1")))
 
@@ -138,20 +144,20 @@ def test_an_epoch_that_goes_back_in_a_log_is_found() -> None:
 
 
 def test_two_leaders_of_an_epoch_are_found() -> None:
-    text = found(lambda h: h.leaderships.append(Led(6.5, 3, IN, 1)))
+    text = found(lambda h: h.leaderships.append(Leadership(6.5, 3, IN, 1)))
     assert "('in', 0) had several leaders in epoch 1 (broker: at): {2: 5.0, 3: 6.5}" in text
 
 
 def test_metadata_that_names_another_leader_of_an_epoch_is_found() -> None:
-    text = found(lambda h: h.leaderships.append(Led(6.5, 3, IN, 0, told=True)))
+    text = found(lambda h: h.leaderships.append(Leadership(6.5, 3, IN, 0, named=True)))
     assert "several leaders in epoch 0" in text
 
 
-def test_no_leader_is_no_leader() -> None:
-    assert found(lambda h: h.leaderships.append(Led(6.5, -1, IN, 1, told=True))) == ""
+def test_a_partition_without_a_leader_is_no_violation() -> None:
+    assert found(lambda h: h.leaderships.append(Leadership(6.5, -1, IN, 1, named=True))) == ""
 
 
-def test_a_high_watermark_that_goes_back_in_a_life_is_found() -> None:
+def test_a_high_watermark_that_goes_back_in_one_incarnation_is_found() -> None:
     text = found(lambda h: h.marks.append(Mark(8.5, 3, 1, IN, FOLLOWING, "high watermark", 2)))
     assert "high watermark of broker 3 (life 1) went back from 3 to 2 at 8.50 s" in text
 
@@ -161,8 +167,8 @@ def test_an_end_that_goes_back_with_a_new_leader_is_found() -> None:
     assert "the end offset went back from 3 in epoch 1 to 2 in epoch 2" in text
 
 
-def test_a_cluster_that_does_not_get_well_is_found() -> None:
-    text = found(lambda h: h.healings.append(Healing(20.0, None, 30.0, "in-0 has no leader")))
+def test_a_cluster_that_does_not_recover_is_found() -> None:
+    text = found(lambda h: h.healings.append(HealTime(20.0, None, 30.0, "in-0 has no leader")))
     assert "30 s later not well: in-0 has no leader" in text
 
 
@@ -190,9 +196,9 @@ def test_a_torn_transaction_is_found() -> None:
         history.polls = [poll for poll in history.polls if poll.place != place]
         for broker in BROKERS:
             history.replicas[broker, place] = [*batches, marker]
-            history.polls += [Poll(1.0, broker, place, one) for one in (*batches, marker)]
+            history.polls += [Poll(1.0, broker, place, batch) for batch in (*batches, marker)]
     history.journals = {}
-    assert any("in has [0] of the 2 records of s.1.1" in one for one in judged(history))
+    assert any("in has [0] of the 2 records of s.1.1" in violation for violation in judged(history))
 
 
 def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -209,9 +215,9 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
     (poll,) = history.polls
     assert [record.value for record in poll.batch.records] == [b"one", b"two"]
     assert merged(history.polls) == {IN: [poll.batch]}
-    assert history.leaderships == [Led(1.5, 2, IN, 4), Led(1.6, 2, IN, 4, told=True)]
+    assert history.leaderships == [Leadership(1.5, 2, IN, 4), Leadership(1.6, 2, IN, 4, named=True)]
     assert history.marks == [Mark(1.7, 2, 1, IN, 4, "high watermark", 2)]
-    assert history.healings == [Healing(9.0, None, 30.0, "a replica lags")]
+    assert history.healings == [HealTime(9.0, None, 30.0, "a replica lags")]
 
 
 def test_replicas_are_read_from_segments(tmp_path: Path) -> None:
@@ -225,6 +231,6 @@ def test_replicas_are_read_from_segments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [IN, OUT])
-def test_merged_polls_are_the_log(place: tuple[str, int]) -> None:
+def test_merged_polls_equal_the_log(place: tuple[str, int]) -> None:
     history = sound()
     assert merged(history.polls)[place] == history.replicas[1, place]

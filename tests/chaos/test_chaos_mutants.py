@@ -1,7 +1,7 @@
-"""A storm would see it: on brokers with a fault built in, a run is red.
+"""A storm finds real bugs: on brokers with a built-in fault, a run fails.
 
-No other faults. Java (and franz-go, where it is built) write transactions back to back while others
-read and write, until enough has come out; certificates are exchanged where that is what is broken.
+There are no other faults. Java (and franz-go, if it is built) write transactions back to back while
+others read and write, until enough has come out; certificates are exchanged if that is broken.
 `OTTLA_MUTANTS=1` (make chaos) runs them.
 """
 
@@ -18,7 +18,7 @@ from delivery_run import Case
 
 RECORDS_MIN = 150
 HEAL_S, CALM_S = 15.0, 20.0
-# The fault, and a part of the sentence that has to be said about it.
+# The fault, and a part of the violation that must be reported.
 UNEXPLAINED = "no timeout of their epoch explains"
 MUTANTS = {"fence-early": UNEXPLAINED, "void-next": UNEXPLAINED}
 TLS_MUTANTS = {
@@ -41,12 +41,12 @@ def test_a_run_finds_a_broken_cluster(fault: str, tmp_path: Path) -> None:
     for broker in run.cluster.brokers.values():
         broker.fault = fault
     found = violations(run())
-    assert any(MUTANTS[fault] in one for one in found), found
+    assert any(MUTANTS[fault] in violation for violation in found), found
 
 
 @pytest.mark.parametrize("fault", ["none", *TLS_MUTANTS])
 def test_a_run_finds_a_broker_that_locks_clients_out(fault: str, tmp_path: Path) -> None:
-    """And nothing where nothing is broken: the exchange alone is no finding."""
+    """Without a fault the exchange of certificates alone is not a finding."""
     run = ClusterRun(
         Case("at_least_once"), 7, 1.0, tmp_path, secured=True, converge_s=HEAL_S, calm_s=CALM_S
     )
@@ -56,4 +56,4 @@ def test_a_run_finds_a_broker_that_locks_clients_out(fault: str, tmp_path: Path)
     if fault == "none":
         assert found == []
     else:
-        assert any(TLS_MUTANTS[fault] in one for one in found), found
+        assert any(TLS_MUTANTS[fault] in violation for violation in found), found

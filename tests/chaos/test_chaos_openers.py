@@ -1,4 +1,4 @@
-"""Whose connection it is."""
+"""Which process has opened a connection."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The nemesis' plan: decided by its seed, with what is essential in it."""
+"""The plan of the nemesis depends only on its seed, and includes all essential faults."""
 
 from __future__ import annotations
 
 import pytest
-from chaos_plan import CONTROLLER, ESSENTIAL, EXCHANGES, LEADER, Setting, make_plan
+from chaos_plan import CONTROLLER, ESSENTIAL, EXCHANGES, LEADER, ChaosTargets, make_plan
 
-SETTING = Setting(workers=("source0", "transform0"))
+SETTING = ChaosTargets(workers=("source0", "transform0"))
 
 
 def test_a_seed_repeats_its_plan() -> None:
@@ -15,14 +15,14 @@ def test_a_seed_repeats_its_plan() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_plan_has_what_is_essential(seed: int) -> None:
+def test_every_plan_has_the_essential_faults(seed: int) -> None:
     plan = make_plan(seed, 24, SETTING)
     kinds = {fault.kind for storm in plan.storms for fault in storm}
     assert all(kinds.intersection(group) for group in ESSENTIAL)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_over_tls_every_plan_exchanges_certificates_in_each_way(seed: int) -> None:
+def test_over_tls_every_plan_replaces_certificates_in_each_way(seed: int) -> None:
     plan = make_plan(seed, 12, SETTING.secured())
     assert all(plan.count(kind) for kind in EXCHANGES)
     renewed = [f.targets for storm in plan.storms for f in storm if f.kind.startswith("renew")]
@@ -54,6 +54,6 @@ def test_a_long_run_has_many_storms() -> None:
     assert len(make_plan(1, 120, SETTING).storms) == 10
 
 
-def test_kinds_may_be_chosen() -> None:
-    plan = make_plan(3, 60, Setting(workers=("w",), kinds=("kill", "pause")))
+def test_kinds_of_faults_can_be_chosen() -> None:
+    plan = make_plan(3, 60, ChaosTargets(workers=("w",), kinds=("kill", "pause")))
     assert {fault.kind for storm in plan.storms for fault in storm} == {"kill", "pause"}

@@ -1,4 +1,4 @@
-"""`ottla up` and `ottla cluster up` as processes, for tests that end them in every way."""
+"""`ottla up` and `ottla cluster up` as processes, which tests end in every way."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ WAIT_S_MAX = 60.0
 
 @contextmanager
 def reserved_ports(count: int) -> Iterator[list[int]]:
-    """Ports that nobody else takes, while services of ours come and go on them."""
+    """Ports reserved for services of this test, which come and go."""
     held: list[socket.socket] = [reserve_port() for _ in range(count)]
     try:
-        yield [each.getsockname()[1] for each in held]
+        yield [entry.getsockname()[1] for entry in held]
     finally:
-        for each in held:
-            each.close()
+        for entry in held:
+            entry.close()
 
 
 class Foreground:
-    """A command that runs until somebody ends it; its output is a file."""
+    """A command that runs until it is stopped; its output goes to a file."""
 
     def __init__(self, folder: Path, *words: str) -> None:
         self._path = folder / "output"
@@ -61,7 +61,7 @@ class Foreground:
 
 @contextmanager
 def foreground(folder: Path, *words: str) -> Iterator[Foreground]:
-    """Ended in order if the test has not done so."""
+    """Stopped cleanly if the test has not done so."""
     command = Foreground(folder, *words)
     try:
         yield command
@@ -71,7 +71,7 @@ def foreground(folder: Path, *words: str) -> Iterator[Foreground]:
 
 
 def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself."""
+    """Runs a command that exits by itself."""
     return subprocess.run(
         [*OTTLA, *words], capture_output=True, text=True, cwd=folder, timeout=2 * WAIT_S_MAX
     )
@@ -80,11 +80,11 @@ def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def status_of(folder: Path, *verb: str) -> dict[str, dict[str, Any]]:
     """`ottla status --json`, by service."""
     done = ran(folder, *verb, "status", "--json")
-    return {each["service"]: each for each in json.loads(done.stdout)["services"]}
+    return {entry["service"]: entry for entry in json.loads(done.stdout)["services"]}
 
 
 def until(condition: Callable[[], bool], timeout_s: float = WAIT_S_MAX) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.02)

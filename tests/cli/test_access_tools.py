@@ -20,8 +20,8 @@ MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PASSWORD = "admin-secret"
 
 
-class Secured:
-    """A broker whose only user was made before its first start."""
+class SecuredBroker:
+    """A broker whose only user was created before its first start."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.port = port
@@ -68,9 +68,9 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     with reserve_port() as reserved:
-        made = Secured(tmp_path_factory.mktemp("access"), reserved.getsockname()[1])
+        made = SecuredBroker(tmp_path_factory.mktemp("access"), reserved.getsockname()[1])
         add = ("users", "add", "admin", "--password", PASSWORD, "--store", str(made.file))
         assert ottla([*add]) == 0
         broker = BrokerProcess(made.properties, made.port)
@@ -84,8 +84,8 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_a_first_user_before_the_first_start(
-    secured: Secured, capsys: pytest.CaptureFixture[str]
+def test_a_first_user_can_be_created_before_the_first_start(
+    secured: SecuredBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert secured.lets_in("admin", PASSWORD)
     assert not secured.lets_in("admin", "wrong")
@@ -93,7 +93,9 @@ def test_a_first_user_before_the_first_start(
     capsys.readouterr()
 
 
-def test_users_come_and_go(secured: Secured, capsys: pytest.CaptureFixture[str]) -> None:
+def test_users_are_created_and_deleted(
+    secured: SecuredBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ottla(["users", "add", "alice", "--password", "a-secret", *secured.where]) == 0
     assert secured.lets_in("alice", "a-secret")
     capsys.readouterr()
@@ -108,7 +110,7 @@ def test_users_come_and_go(secured: Secured, capsys: pytest.CaptureFixture[str])
 
 
 def test_kafka_acls_adds_lists_and_removes(
-    secured: Secured, capsys: pytest.CaptureFixture[str]
+    secured: SecuredBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The output is that of Kafka's own tool."""
     topic = ("--topic", "t")
@@ -137,7 +139,7 @@ def test_kafka_acls_adds_lists_and_removes(
     remove = ("--remove", "--force", "--topic", "t", "--group", "g")
     assert kafka_acls([*secured.where, *remove]) == 0
     capsys.readouterr()
-    assert kafka_acls([*secured.where, "--list"]) == 0
+    assert kafka_acls([*secured.where, "--list", *topic, "--group", "g"]) == 0
     assert said(capsys) == ""
 
 
@@ -154,16 +156,18 @@ def test_kafka_acls_adds_lists_and_removes(
     ],
 )
 def test_kafka_acls_refuses(
-    secured: Secured, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    secured: SecuredBroker, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert kafka_acls([*secured.where, *arguments]) == 1
     assert capsys.readouterr().err
 
 
-def test_why_a_user_may_or_may_not(secured: Secured, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_says_why_a_user_is_allowed_or_denied(
+    secured: SecuredBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
     ask = ("acls", "why", "carol", "write", "topic:orders-1", *secured.where)
     assert ottla([*ask]) == 1
-    assert "denied: no rule allows it" in said(capsys)
+    assert "denied: no ACL allows it" in said(capsys)
     assert ottla(["acls", "add", "carol", "WRITE", "topic:orders-*", *secured.where]) == 0
     capsys.readouterr()
     assert ottla([*ask]) == 0

@@ -1,4 +1,4 @@
-"""`ottla certs`, and a broker and clients that use what it made."""
+"""`ottla certs`, and a broker and clients that use its files."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from ottla.cli.app import main
 from ottla.client.protocol.connection import BrokerConnection
-from ottla.client.settings import translate
+from ottla.client.settings import librdkafka_settings
 from ottla.config import ServerConfig, parse_properties
 from ottla.errors import KafkaError
 from ottla.testing.broker_process import BrokerProcess
 from ottla.testing.ports import reserve_port
 
 
-def test_one_command_makes_all_that_a_try_needs(tmp_path: Path) -> None:
+def test_one_command_creates_every_certificate_for_a_trial(tmp_path: Path) -> None:
     folder = tmp_path / "certs"
     with reserve_port() as reserved:
         port = reserved.getsockname()[1]
@@ -33,7 +33,7 @@ def test_one_command_makes_all_that_a_try_needs(tmp_path: Path) -> None:
         assert "IP Address:10.0.0.7" in shown.stdout
         properties = parse_properties((folder / "server.properties").read_text())
         ServerConfig(properties)
-        settings = translate(parse_properties((folder / "alice.properties").read_text()))
+        settings = librdkafka_settings(parse_properties((folder / "alice.properties").read_text()))
         broker = BrokerProcess({**properties, "log.dirs": str(tmp_path / "data")}, port)
         broker._settings = settings  # type: ignore[assignment]
         broker.start()
@@ -52,7 +52,7 @@ def test_one_command_makes_all_that_a_try_needs(tmp_path: Path) -> None:
             broker.stop()
 
 
-def test_the_authority_stays_and_keys_are_nobody_elses_to_read(tmp_path: Path) -> None:
+def test_the_authority_is_kept_and_keys_are_private(tmp_path: Path) -> None:
     main(["certs", str(tmp_path)])
     before = (tmp_path / "ca.pem").read_text(), (tmp_path / "broker.crt").read_text()
     main(["certs", str(tmp_path)])

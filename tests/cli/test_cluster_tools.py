@@ -15,7 +15,7 @@ from ottla.cli.kafka import cluster as cluster_tool
 from ottla.cli.kafka import leader_election, reassign_partitions, topics
 from ottla.client import Admin, TopicPartition
 from ottla.client.configs import ResourceType
-from ottla.client.reassignments import Election
+from ottla.client.reassignments import ElectionType
 from ottla.errors import ErrorCode
 from ottla.testing import LocalCluster
 
@@ -56,7 +56,7 @@ def until(condition: Callable[[], bool]) -> None:
 def replicas(admin: Admin, topic: str) -> list[tuple[int, ...]]:
     described = admin.topics.describe(topic)[topic]
     assert not isinstance(described, Exception)
-    return [each.replicas for each in described.partitions]
+    return [partition.replicas for partition in described.partitions]
 
 
 def leader(admin: Admin, topic: str) -> int:
@@ -68,7 +68,8 @@ def leader(admin: Admin, topic: str) -> int:
 def plan(path: Path, topic: str, *wanted: list[int]) -> str:
     file = path / "plan.json"
     partitions = [
-        {"topic": topic, "partition": index, "replicas": each} for index, each in enumerate(wanted)
+        {"topic": topic, "partition": index, "replicas": entry}
+        for index, entry in enumerate(wanted)
     ]
     file.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return str(file)
@@ -114,8 +115,8 @@ def test_generate_execute_and_verify(
         "Clearing broker-level throttles on brokers 0,1,2",
         f"Clearing topic-level throttles on topic {topic}",
     ]
-    assert {each for found in replicas(admin, topic) for each in found} == {1, 2}
-    (tmp_path / "plan.json").write_text(executed.lines[2])  # back to where it was
+    assert {entry for found in replicas(admin, topic) for entry in found} == {1, 2}
+    (tmp_path / "plan.json").write_text(executed.lines[2])  # back to the original replicas
     assert reassign("--execute", "--reassignment-json-file", str(tmp_path / "plan.json")).code == 0
     until(lambda: "still in progress" not in reassign(*verify).out)
     assert reassign(*verify).lines[1:5] == [
@@ -136,7 +137,7 @@ def test_a_move_that_goes_on_is_listed_throttled_and_cancelled(
     tmp_path: Path,
 ) -> None:
     admin.topics.create(topic, replicas=[[2]])
-    three.kill(2)  # so that nobody can catch up
+    three.kill(2)  # so that no replica can catch up
     file = plan(tmp_path, topic, [0, 1])
     executed = reassign("--execute", "--reassignment-json-file", file, "--throttle", "1000")
     assert executed.code == 0
@@ -165,7 +166,7 @@ def test_a_move_that_goes_on_is_listed_throttled_and_cancelled(
     assert refused.out.startswith("Cannot execute because there is an existing partition assignm")
     verified = reassign("--verify", "--reassignment-json-file", file)
     assert verified.lines[1] == f"Reassignment of partition {topic}-0 is still in progress."
-    assert own(admin, topic)  # throttles stay while something moves
+    assert own(admin, topic)  # throttles stay while a reassignment is running
     cancelled = reassign("--cancel", "--reassignment-json-file", file)
     assert cancelled.lines == [
         f"Successfully cancelled partition reassignment for: {topic}-0",
@@ -186,7 +187,7 @@ def test_a_move_that_goes_on_is_listed_throttled_and_cancelled(
     three.start_broker(2)
 
 
-def test_log_directories_are_the_brokers_to_choose(
+def test_brokers_choose_their_log_directories(
     three: LocalCluster, reassign: Tool, admin: Admin, topic: str, tmp_path: Path
 ) -> None:
     admin.topics.create(topic, replicas=[[0]])
@@ -197,8 +198,8 @@ def test_log_directories_are_the_brokers_to_choose(
     assert (refused.code, refused.lines) == (
         1,
         [
-            f"Error: {topic}-0: broker 0 chooses a log directory by itself, and can't be told to"
-            ' use /a: log_dirs must be "any"'
+            f"Error: {topic}-0: broker 0 chooses the log directory itself:"
+            ' log_dirs must be "any", not /a'
         ],
     )
     words = ("--verify", "--reassignment-json-file", str(file), "--preserve-throttles")
@@ -210,9 +211,9 @@ def test_log_directories_are_the_brokers_to_choose(
 
 def own(admin: Admin, topic: str) -> dict[str, str | None]:
     return {
-        each.name: each.value
-        for each in admin.configs.describe(ResourceType.TOPIC, topic)
-        if each.source.name == "DYNAMIC_TOPIC_CONFIG"
+        config.name: config.value
+        for config in admin.configs.describe(ResourceType.TOPIC, topic)
+        if config.source.name == "DYNAMIC_TOPIC_CONFIG"
     }
 
 
@@ -235,7 +236,7 @@ def own(admin: Admin, topic: str) -> dict[str, str | None]:
         ),
     ],
 )
-def test_plans_that_cannot_be(
+def test_impossible_plans_are_refused(
     reassign: Tool,
     admin: Admin,
     topic: str,
@@ -268,7 +269,9 @@ def test_plans_that_cannot_be(
         ),
     ],
 )
-def test_files_that_are_no_plans(reassign: Tool, tmp_path: Path, text: str, words: str) -> None:
+def test_malformed_plan_files_are_refused(
+    reassign: Tool, tmp_path: Path, text: str, words: str
+) -> None:
     file = tmp_path / "plan.json"
     file.write_text(text)
     ran = reassign("--verify", "--reassignment-json-file", str(file))
@@ -285,7 +288,7 @@ def test_files_that_are_no_plans(reassign: Tool, tmp_path: Path, text: str, word
         (("--help",), "kafka-reassign-partitions --bootstrap-server localhost:9092"),
     ],
 )
-def test_command_lines_that_make_no_sense(
+def test_invalid_command_lines_are_refused(
     reassign: Tool, words: tuple[str, ...], said: str
 ) -> None:
     ran = reassign(*words)
@@ -358,7 +361,7 @@ def test_preferred_leaders_are_elected(
         (("--help",), "--election-type unclean --topic orders --partition 0"),
     ],
 )
-def test_elections_that_make_no_sense(elect: Tool, words: tuple[str, ...], said: str) -> None:
+def test_invalid_elections_are_refused(elect: Tool, words: tuple[str, ...], said: str) -> None:
     ran = elect(*words)
     assert ran.code == 1
     assert said in ran.err
@@ -372,7 +375,7 @@ def test_the_clusters_id(run: Tool, bootstrap: str, admin: Admin) -> None:
     assert "kafka-cluster unregister" in run(cluster_tool.main, "--help").out
 
 
-def test_a_broker_that_nobody_knows_is_not_unregistered(run: Tool, bootstrap: str) -> None:
+def test_an_unknown_broker_is_not_unregistered(run: Tool, bootstrap: str) -> None:
     ran = run(cluster_tool.main, "unregister", "--bootstrap-server", bootstrap, "--id", "9")
     assert ran.code == 1
     assert re.search(r"BrokerIdNotRegisteredException: Broker ID 9 is not currently", ran.err)
@@ -401,7 +404,7 @@ def test_dead_brokers_show_in_reports_and_are_unregistered(
     three.start_broker(2)
     with Admin(three.bootstrap_servers) as again:
         until(lambda: len(again.topics.describe(topic)) == 1)
-        results = again.reassignments.elect(Election.UNCLEAN, [TopicPartition(topic, 0)])
+        results = again.reassignments.elect(ElectionType.UNCLEAN, [TopicPartition(topic, 0)])
         error = results[TopicPartition(topic, 0)]
         assert error is not None
         assert error.code is ErrorCode.ELECTION_NOT_NEEDED

@@ -1,4 +1,4 @@
-"""`ottla cluster up` and `zookeeper-server-start`, as somebody would type them."""
+"""`ottla cluster up` and `zookeeper-server-start`, as typed by a user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,32 +18,20 @@ from ottla.cli.kafka import zookeeper_server_start, zookeeper_shell
 from ottla.cli.local.process_identity import identity_of
 from ottla.cli.local.run_records import FOLDER
 from ottla.client import Admin
-from ottla.testing.ports import reserve_port
+from ottla.testing.ports import reserve_port, reserve_ports_in_a_row
 from ottla.testing.topics import wait_for_topic
 from ottla.testing.zookeeper import ZooKeeperServer
 
 END_S_MAX = 120.0
 
 
-def free_ports(count: int) -> tuple[int, int]:
-    """The first of several in a row for brokers, and one for ZooKeeper."""
-    for first in range(21000, 29000, 50):
-        wanted = [*range(first, first + count), first + 40]
-        if all(_is_free(port) for port in wanted):
-            return first, first + 40
-    pytest.fail("no ports are free")
-
-
-def _is_free(port: int) -> bool:
-    import socket
-
-    with socket.socket() as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            attempt.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+@pytest.fixture
+def ports() -> Iterator[tuple[int, int]]:
+    """The first of two in a row for brokers, and one for ZooKeeper."""
+    with ExitStack() as reserved:
+        row = [reserved.enter_context(held) for held in reserve_ports_in_a_row(3)]
+        broker, _, zookeeper = [held.getsockname()[1] for held in row]
+        yield broker, zookeeper
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +41,7 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def cluster_up(folder: Path, port: int, zookeeper_port: int) -> Iterator[list[str]]:
-    """What it has printed when it is up; all of it after SIGTERM."""
+    """The output once it is up; the complete output after SIGTERM."""
     words = ["--brokers", "2", "--port", str(port), "--zookeeper-port", str(zookeeper_port)]
     process = subprocess.Popen(
         [sys.executable, "-m", "ottla.cli", "cluster", "up", *words, "--data", str(folder)],
@@ -79,8 +67,10 @@ def cluster_up(folder: Path, port: int, zookeeper_port: int) -> Iterator[list[st
 
 @pytest.mark.zookeeper
 @pytest.mark.timeout(300)
-def test_one_command_is_a_cluster_and_the_next_one_finds_its_topics(tmp_path: Path) -> None:
-    port, zookeeper_port = free_ports(2)
+def test_one_command_is_a_cluster_and_the_next_one_finds_its_topics(
+    tmp_path: Path, ports: tuple[int, int]
+) -> None:
+    port, zookeeper_port = ports
     servers = f"127.0.0.1:{port},127.0.0.1:{port + 1}"
     with cluster_up(tmp_path, port, zookeeper_port) as lines:
         assert f"bootstrap servers  {servers}" in lines
@@ -89,7 +79,7 @@ def test_one_command_is_a_cluster_and_the_next_one_finds_its_topics(tmp_path: Pa
             wait_for_topic([port, port + 1], "orders")  # the other broker hears of it later
             created = admin.topics.describe("orders")["orders"]
             assert not isinstance(created, Exception)
-            assert {each.replicas for each in created.partitions} == {(0, 1), (1, 0)}
+            assert {partition.replicas for partition in created.partitions} == {(0, 1), (1, 0)}
     with cluster_up(tmp_path, port, zookeeper_port), Admin(servers) as admin:
         assert admin.topics.names() == ["orders"]
     assert "Ottla" in (tmp_path / "broker-1.log").read_text()
@@ -97,8 +87,10 @@ def test_one_command_is_a_cluster_and_the_next_one_finds_its_topics(tmp_path: Pa
 
 @pytest.mark.zookeeper
 @pytest.mark.timeout(300)
-def test_brokers_are_killed_and_started_again_from_another_terminal(tmp_path: Path) -> None:
-    port, zookeeper_port = free_ports(2)
+def test_brokers_are_killed_and_started_again_from_another_terminal(
+    tmp_path: Path, ports: tuple[int, int]
+) -> None:
+    port, zookeeper_port = ports
     servers = f"127.0.0.1:{port},127.0.0.1:{port + 1}"
     words = ["--brokers", "2", "--port", str(port), "--zookeeper-port", str(zookeeper_port)]
     with foreground(tmp_path, "cluster", "up", *words) as cluster:
@@ -107,16 +99,16 @@ def test_brokers_are_killed_and_started_again_from_another_terminal(tmp_path: Pa
             admin.topics.create("orders", 1, replication_factor=2)
         before = status_of(tmp_path, "cluster")
         killed = ran(tmp_path, "cluster", "kill", "1")
-        assert "broker-1 is killed" in killed.stdout
+        assert "broker-1 was killed" in killed.stdout
         cluster.wait_for("broker-1 was killed by `ottla cluster kill`")
         assert status_of(tmp_path, "cluster")["broker-1"]["state"] == "ended"
         assert ran(tmp_path, "cluster", "kill", "1").returncode == 1
-        assert "there is no broker-5" in ran(tmp_path, "cluster", "kill", "5").stderr
+        assert "there is no service broker-5" in ran(tmp_path, "cluster", "kill", "5").stderr
         assert "broker-1 is ready on" in ran(tmp_path, "cluster", "restart", "1").stdout
         cluster.wait_for("broker-1 runs again")
         ran(tmp_path, "cluster", "restart", "0")  # one that runs is stopped before
         after = status_of(tmp_path, "cluster")
-        assert {each["state"] for each in after.values()} == {"ready"}
+        assert {service["state"] for service in after.values()} == {"ready"}
         assert after["zookeeper"]["pid"] == before["zookeeper"]["pid"]
         assert after["broker-0"]["pid"] != before["broker-0"]["pid"]
         with Admin(servers) as admin:
@@ -124,7 +116,7 @@ def test_brokers_are_killed_and_started_again_from_another_terminal(tmp_path: Pa
         down = ran(tmp_path, "cluster", "down")
         assert down.stdout.splitlines()[-1] == "all stopped"
         assert cluster.process.wait(END_S_MAX) == 0
-    assert all(identity_of(each["pid"]) is None for each in after.values())
+    assert all(identity_of(service["pid"]) is None for service in after.values())
 
 
 @pytest.mark.zookeeper
@@ -156,7 +148,7 @@ def test_zookeeper_shell_takes_kafkas_names_for_tls(
     assert "knows no zookeeper.ssl.keystor.location" in capfd.readouterr().err
 
 
-def test_what_is_missing_is_said(
+def test_missing_prerequisites_are_named(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr("ottla.testing.zookeeper.DEBIAN_JAR", "/nowhere.jar")
@@ -167,7 +159,7 @@ def test_what_is_missing_is_said(
     assert "NAME=VALUE" in capfd.readouterr().err
 
 
-def test_zookeeper_server_start_says_how_it_is_used(
+def test_zookeeper_server_start_prints_its_usage(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert zookeeper_server_start.main([]) == 1

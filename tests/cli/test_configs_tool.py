@@ -90,7 +90,7 @@ def test_the_default_of_all_brokers(configs: Tool) -> None:
         configs("--alter", *flags, "--delete-config", "message.max.bytes")
 
 
-def test_what_does_not_exist_has_no_config(configs: Tool) -> None:
+def test_an_unknown_resource_has_no_configs(configs: Tool) -> None:
     sentence = "doesn't exist and doesn't have dynamic config.\n"
     assert configs("--describe", "--topic", "no-such").out == f"The topic 'no-such' {sentence}"
     assert configs("--describe", "--broker", "77").out == f"The broker '77' {sentence}"
@@ -106,7 +106,9 @@ def test_what_does_not_exist_has_no_config(configs: Tool) -> None:
         ),
     ],
 )
-def test_what_the_broker_refuses(configs: Tool, five: str, config: str, sentence: str) -> None:
+def test_errors_of_the_broker_are_printed(
+    configs: Tool, five: str, config: str, sentence: str
+) -> None:
     ran = configs("--alter", "--topic", five, "--add-config", config)
     assert ran.err.startswith("Error while executing config command with args '--bootstrap-server")
     assert sentence in ran.err

@@ -13,7 +13,7 @@ from ottla.cli.kafka.console_consumer import main as consumer_main
 from ottla.cli.kafka.console_producer import main as producer_main
 from ottla.cli.kafka.line_reader import LineReader
 from ottla.cli.kafka.tool import ToolError
-from ottla.client import Admin, Consumer, Producer, Record
+from ottla.client import Admin, Consumer, ConsumerRecord, Producer
 
 Tool = Callable[..., Any]
 
@@ -32,7 +32,7 @@ def consume(run: Tool, bootstrap: str) -> Tool:
     )
 
 
-def read(bootstrap: str, topic: str, count: int) -> list[Record]:
+def read(bootstrap: str, topic: str, count: int) -> list[ConsumerRecord]:
     with Consumer(bootstrap, topic, auto_offset_reset="earliest") as consumer:
         return consumer.take(count)
 
@@ -42,7 +42,7 @@ def test_each_line_is_a_record(produce: Tool, bootstrap: str, admin: Admin, topi
     ran = produce(topic, "one\ntwo\n\nthree")
     assert (ran.out, ran.err, ran.code) == ("", "", 0)
     found = read(bootstrap, topic, 4)
-    assert [(each.key, each.value) for each in found] == [
+    assert [(record.key, record.value) for record in found] == [
         (None, b"one"),
         (None, b"two"),
         (None, b""),
@@ -53,7 +53,7 @@ def test_each_line_is_a_record(produce: Tool, bootstrap: str, admin: Admin, topi
 def test_keys_headers_and_nulls(produce: Tool, bootstrap: str, admin: Admin, topic: str) -> None:
     admin.topics.create(topic, 1)
     words = ["parse.key=true", "parse.headers=true", "null.marker=NULL"]
-    options = [word for each in words for word in ("--reader-property", each)]
+    options = [word for pair in words for word in ("--reader-property", pair)]
     ran = produce(topic, "h1:NULL,h2:v2\tkey\tNULL\nNULL\tNULL\tv\n", *options, "--sync")
     assert ran.code == 0
     first, second = read(bootstrap, topic, 2)
@@ -87,7 +87,7 @@ def test_a_line_without_a_key_stops_the_producer(produce: Tool, topic: str) -> N
         ({}, "plain", (None, b"plain", [])),
     ],
 )
-def test_how_a_line_is_cut(
+def test_a_line_is_cut_at_its_separators(
     properties: dict[str, str], line: str, expected: tuple[object, ...]
 ) -> None:
     cut = LineReader(properties).cut(line)
@@ -99,7 +99,7 @@ def test_a_header_without_a_separator_is_an_error() -> None:
         LineReader({"parse.headers": "true"}).cut("bad\tvalue")
 
 
-def test_a_record_that_fails_is_told_of_and_the_code_stays_zero(produce: Tool) -> None:
+def test_a_failed_record_is_reported_and_the_exit_code_stays_zero(produce: Tool) -> None:
     ran = produce("bad name", "x\n")
     assert "Error when sending message to topic bad name with key: null, value: 1 bytes" in ran.err
     assert "InvalidTopicException" in ran.err
@@ -117,7 +117,7 @@ def test_a_record_that_fails_is_told_of_and_the_code_stays_zero(produce: Tool) -
         ),
     ],
 )
-def test_what_the_producer_refuses(
+def test_the_producer_refuses_invalid_options(
     produce: Tool, topic: str, words: list[str], sentence: str
 ) -> None:
     ran = produce(topic, "x\n", *words)
@@ -144,7 +144,7 @@ def test_everything_about_a_record(consume: Tool, bootstrap: str, admin: Admin, 
         producer.send(topic, "v", key="k", headers={"h1": b"v1", "h2": None}, timestamp_ms=5)
         producer.send(topic, None, timestamp_ms=6)
     names = ("timestamp", "partition", "offset", "headers", "key")
-    words = [word for each in names for word in ("--formatter-property", f"print.{each}=true")]
+    words = [word for name in names for word in ("--formatter-property", f"print.{name}=true")]
     ran = consume(topic, "--from-beginning", "--max-messages", "2", *words)
     assert ran.lines == [
         "CreateTime:5\tPartition:0\tOffset:0\th1:v1,h2:null\tk\tv",
@@ -154,7 +154,7 @@ def test_everything_about_a_record(consume: Tool, bootstrap: str, admin: Admin, 
 
 def test_separators_and_literals(consume: Tool, five: str) -> None:
     words = ["print.key=true", "key.separator= => ", "line.separator=|", "null.literal=NIL"]
-    options = [word for each in words for word in ("--property", each)]
+    options = [word for pair in words for word in ("--property", pair)]
     ran = consume(five, "--from-beginning", "--max-messages", "2", *options)
     assert ran.out.endswith("k0 => 0|k1 => 1|")
 
@@ -167,14 +167,14 @@ def test_one_partition_from_an_offset(consume: Tool, five: str, offset: str, exp
     assert ran.out == expected
 
 
-def test_a_timeout_ends_it_and_is_no_failure(consume: Tool, five: str) -> None:
+def test_a_timeout_ends_the_consumer_without_an_error(consume: Tool, five: str) -> None:
     ran = consume(five, "--partition", "0", "--offset", "latest", "--timeout-ms", "200")
     assert "org.apache.kafka.common.errors.TimeoutException" in ran.err
     assert ran.err.endswith("Processed a total of 0 messages\n")
     assert ran.code == 0
 
 
-def test_a_group_goes_on_where_it_was(consume: Tool, five: str, group: str) -> None:
+def test_a_group_resumes_at_its_offsets(consume: Tool, five: str, group: str) -> None:
     words = ("--group", group, "--from-beginning", "--max-messages", "2")
     assert consume(five, *words).out == "0\n1\n"
     assert consume(five, *words).out == "2\n3\n"
@@ -202,7 +202,7 @@ def test_numbers_as_javas_deserializers_read_them(
     assert skipped.code == 0
 
 
-def test_the_offsets_topic_is_readable(consume: Tool, five: str, group: str) -> None:
+def test_the_offsets_topic_can_be_printed(consume: Tool, five: str, group: str) -> None:
     consume(five, "--group", group, "--from-beginning", "--max-messages", "1")
     package = "org.apache.kafka.tools.consumer"
     words = ("--from-beginning", "--timeout-ms", "2000", "--formatter")
@@ -234,10 +234,12 @@ def test_the_offsets_topic_is_readable(consume: Tool, five: str, group: str) -> 
             "Can't simultaneously specify --from-beginning and 'auto.offset.reset=latest'",
         ),
         (["--isolation-level", "nope"], "Invalid value nope for configuration isolation.level"),
-        (["--formatter", "nope.Nope"], "nope.Nope is not a formatter"),
+        (["--formatter", "nope.Nope"], "unknown formatter nope.Nope"),
     ],
 )
-def test_what_the_consumer_refuses(consume: Tool, words: list[str], sentence: str) -> None:
+def test_the_consumer_refuses_invalid_options(
+    consume: Tool, words: list[str], sentence: str
+) -> None:
     ran = consume("t", *words)
     assert ran.err.startswith(sentence)
     assert ran.code == 1

@@ -46,8 +46,8 @@ def test_list(groups: Tool, read_two: str) -> None:
     assert read_two in groups("--list").lines
     header, *rows = groups("--list", "--state", "--type").lines
     assert header.split() == ["GROUP", "TYPE", "STATE"]
-    assert [read_two, "Classic", "Empty"] in [each.split() for each in rows]
-    assert {len(each) for each in (header, *rows)} == {len(header)}
+    assert [read_two, "Classic", "Empty"] in [row.split() for row in rows]
+    assert {len(entry) for entry in (header, *rows)} == {len(header)}
     assert read_two in groups("--list", "--state", "empty").out
     assert read_two not in groups("--list", "--state", "stable").out
     assert read_two not in groups("--list", "--type", "consumer").out
@@ -110,12 +110,12 @@ def test_a_group_of_kip_848(groups: Tool, bootstrap: str, five: str, group: str)
         assert row.split()[-5:-3] == ["uniform", "Stable"]
         assert row.split()[-3:] == [epoch, epoch, "1"]
     assert [group, "Consumer", "Empty"] in [
-        each.split() for each in groups("--list", "--state", "--type", "consumer").lines
+        line.split() for line in groups("--list", "--state", "--type", "consumer").lines
     ]
 
 
 def test_members_of_both_protocols(groups: Tool, bootstrap: str, admin: Admin, topic: str) -> None:
-    """A classic member of a group of KIP-848 is shown as one that is to be upgraded."""
+    """A classic member of a consumer group is shown as one to be upgraded."""
     admin.topics.create(topic, 2)
     group = f"group-{topic}"
     new = {"client.id": "new", "group.protocol": "consumer"}
@@ -130,12 +130,12 @@ def test_members_of_both_protocols(groups: Tool, bootstrap: str, admin: Admin, t
             first.poll(0.1)
             second.poll(0.1)
             lines = groups("--describe", "--group", group, "--members", "--verbose").lines
-            rows = [each.split() for each in lines if group in each]
+            rows = [line.split() for line in lines if group in line]
         assert lines[1].split()[-1] == "UPGRADED"
         assert sorted((row[3], row[-1]) for row in rows) == [("new", "true"), ("old", "false")]
 
 
-def test_a_group_nobody_knows(groups: Tool) -> None:
+def test_an_unknown_group_is_reported(groups: Tool) -> None:
     ran = groups("--describe", "--group", "no-such")
     assert ran.out == (
         "\nError: Executing consumer group command failed due to"
@@ -277,7 +277,7 @@ def test_a_pattern_can_be_checked_without_a_broker(run: Tool) -> None:
     assert "is invalid: " in run(main, "--validate-regex", "a((").out
 
 
-def test_nobody_there_is_no_failure_of_the_tool(run: Tool) -> None:
+def test_an_unreachable_broker_is_reported_with_exit_code_0(run: Tool) -> None:
     ran = run(main, "--bootstrap-server", "localhost:1", "--list")
     assert ran.out.startswith("\nError: Executing consumer group command failed due to ")
     assert ran.code == 0
@@ -292,7 +292,7 @@ def test_durations(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["nonsense", "P", "PT", "1D", ""])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(ToolError):
         parse_duration(text)
 

@@ -1,4 +1,4 @@
-"""Dead letters and redrive where an authorizer asks: which rights a worker and an operator need."""
+"""Dead letters and redrive with an authorizer: the permissions of workers and operators."""
 
 from __future__ import annotations
 
@@ -60,12 +60,14 @@ def reject_one(cluster: LocalCluster, admin: Admin) -> None:
             assert time.monotonic() < deadline
         consumer.reject()
         consumer.commit()
-    while any(getattr(each, "lag", 1) for each in admin.shares.offsets(GROUP).values()):
+    while any(getattr(offset, "lag", 1) for offset in admin.shares.offsets(GROUP).values()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_who_needs_which_rights(run: Tool, cluster: LocalCluster, tmp_path: Path) -> None:
+def test_each_verb_needs_the_documented_rights(
+    run: Tool, cluster: LocalCluster, tmp_path: Path
+) -> None:
     servers = cluster.bootstrap_servers
     with Admin(servers, settings=cluster.client_settings("ann")) as admin:
         admin.topics.create(JOBS, 1)
@@ -75,7 +77,7 @@ def test_who_needs_which_rights(run: Tool, cluster: LocalCluster, tmp_path: Path
         allow(run, cluster, tmp_path, "worker", "READ topic:jobs", "READ group:workers")
         with Producer(servers, value=str, settings=cluster.client_settings("ann")) as producer:
             producer.send(JOBS, "bad").result()
-        # The worker may not write letters: the broker does, in its own name.
+        # The worker may not write dead letters: the broker writes them with its own permissions.
         reject_one(cluster, admin)
     with Consumer(
         servers, DLQ, auto_offset_reset="earliest", settings=cluster.client_settings("ann")

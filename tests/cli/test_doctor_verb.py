@@ -1,4 +1,4 @@
-"""ottla doctor: what is there, what is reachable, what is wrong."""
+"""ottla doctor: what is installed, what is reachable, what is wrong."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ottla.cli.app import main
 from ottla.cli.doctor import installation
 from ottla.cli.doctor.diagnosis import Verdict
 from ottla.cli.local.run_records import FOLDER
+from ottla.extras import install_command
 from ottla.testing import LocalCluster
 from ottla.testing.ports import reserve_port
 
@@ -29,8 +30,8 @@ VARIABLES = (
 @pytest.fixture(autouse=True)
 def plain_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path / "run"))
-    for each in VARIABLES:
-        monkeypatch.delenv(each, raising=False)
+    for entry in VARIABLES:
+        monkeypatch.delenv(entry, raising=False)
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def doctor(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[s
     def doctor(*words: str) -> tuple[int, dict[str, Any]]:
         capfd.readouterr()
         code = main(["doctor", "--json", *words])
-        return code, {each["name"]: each for each in json.loads(capfd.readouterr().out)}
+        return code, {entry["name"]: entry for entry in json.loads(capfd.readouterr().out)}
 
     return doctor
 
@@ -46,7 +47,7 @@ def doctor(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[s
 Doctor = Callable[..., tuple[int, dict[str, Any]]]
 
 
-def test_what_runs_is_fine(doctor: Doctor) -> None:
+def test_running_services_are_fine(doctor: Doctor) -> None:
     with LocalCluster(registry=True) as cluster:
         words = ("-b", cluster.bootstrap_servers, "--registry-url", cluster.registry_url)
         code, found = doctor(*words)
@@ -56,9 +57,7 @@ def test_what_runs_is_fine(doctor: Doctor) -> None:
     assert found["[registry]"]["verdict"] == "fine"
 
 
-def test_an_address_that_somebody_gave_has_to_answer(
-    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_address_must_answer(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     with reserve_port() as reserved:
         nobody = f"localhost:{reserved.getsockname()[1]}"
         code, found = doctor("-b", nobody)
@@ -72,7 +71,7 @@ def test_an_address_that_somebody_gave_has_to_answer(
     assert "`ottla up`" in found["Connect worker"]["remedy"]
 
 
-def test_somebody_else_on_a_port_is_wrong(doctor: Doctor) -> None:
+def test_another_program_on_the_port_is_reported(doctor: Doctor) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.listen()
         address = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -80,7 +79,7 @@ def test_somebody_else_on_a_port_is_wrong(doctor: Doctor) -> None:
     assert (code, found["registry"]["verdict"]) == (1, "wrong")
 
 
-def test_replicas_that_lag_are_wrong(doctor: Doctor) -> None:
+def test_lagging_replicas_are_reported(doctor: Doctor) -> None:
     with LocalCluster(brokers=2) as cluster:
         cluster.create_topic("orders", partitions=1, replication_factor=2)
         servers = cluster.bootstrap_servers
@@ -91,13 +90,23 @@ def test_replicas_that_lag_are_wrong(doctor: Doctor) -> None:
     assert "orders-0" in found["replicas"]["words"]
 
 
-def test_a_zookeeper_home_without_zookeeper_is_wrong(
+def test_a_zookeeper_home_without_zookeeper_is_reported(
     doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path / "nowhere"))
     code, found = doctor()
     assert (code, found["ZooKeeper"]["verdict"]) == (1, "wrong")
     assert str(tmp_path / "nowhere") in found["ZooKeeper"]["words"]
+
+
+def test_a_zookeeper_home_with_the_jar_on_top_is_fine(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ottla cluster up` starts it, so the doctor must not call it wrong."""
+    (tmp_path / "zookeeper-3.9.3.jar").touch()
+    monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
+    _, found = doctor()
+    assert (found["ZooKeeper"]["verdict"], found["ZooKeeper"]["words"]) == ("fine", str(tmp_path))
 
 
 def test_versions_are_compared_with_the_requirements() -> None:
@@ -108,6 +117,7 @@ def test_versions_are_compared_with_the_requirements() -> None:
     extra = installation._extra("registry", [("no-such-package", ">=1")])
     assert extra.verdict is Verdict.MISSING
     assert "no-such-package" in extra.words
+    assert extra.remedy == f"`{install_command('registry')}` brings it."
 
 
 def test_java_is_looked_for_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +126,7 @@ def test_java_is_looked_for_without_spark(monkeypatch: pytest.MonkeyPatch) -> No
     assert installation._java().verdict is Verdict.MISSING
 
 
-def test_what_people_see(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_report_is_readable(capfd: pytest.CaptureFixture[str]) -> None:
     with LocalCluster() as cluster:
         assert main(["doctor", "-b", cluster.bootstrap_servers]) == 0
     shown = capfd.readouterr().out

@@ -121,7 +121,7 @@ def test_a_time_index_is_compared_with_its_log(dump: Tool, log: Path) -> None:
     ]
 
 
-def test_files_that_are_none_of_a_logs(dump: Tool, tmp_path: Path) -> None:
+def test_other_files_are_refused(dump: Tool, tmp_path: Path) -> None:
     other = tmp_path / "leader-epoch-checkpoint"
     other.write_text("0\n0\n")
     assert dump(other).err == f"Ignoring unknown file {other}\n"

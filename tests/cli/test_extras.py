@@ -1,4 +1,4 @@
-"""What needs an extra says which, and how to install it on this machine."""
+"""Commands that need an extra name it and say how to install it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from ottla.cli.extras import need_spark
+from ottla.cli.extras import require_spark
 from ottla.cli.kafka.tool import ToolError
 from ottla.extras import EXTRAS, install_command, requirement
 
@@ -18,16 +18,16 @@ WITH_REGISTRY: Final = (
     "from ottla.testing import LocalCluster; LocalCluster(registry=True).__enter__()"
 )
 MORE: Final = ("numpy", "py4j", "rocksdict", "librt", "puresasl", "jwt", "celpy", "psycopg")
-BLOCKED: Final = sorted({name.partition(".")[0] for each in EXTRAS.values() for name in each})
+BLOCKED: Final = sorted({name.partition(".")[0] for entry in EXTRAS.values() for name in entry})
 
 # A plain installation: none of the extras' libraries can be found.
 PLAIN: Final = f"""
 import sys
-class Blocked:
+class ImportBlocker:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {[*BLOCKED, *MORE]!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Blocked())
+sys.meta_path.insert(0, ImportBlocker())
 """
 
 
@@ -36,22 +36,22 @@ def plain_python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def test_what_is_installed_is_no_reason_to_complain() -> None:
-    need_spark("ottla sql")
+def test_an_installed_package_raises_no_error() -> None:
+    require_spark("ottla sql")
 
 
 def test_a_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyspark" else 1)
     with pytest.raises(ToolError) as raised:
-        need_spark("ottla sql")
+        require_spark("ottla sql")
     assert str(raised.value) == (
         f"`ottla sql` needs pyspark, which is not installed: {install_command('spark')}"
     )
 
 
-def test_asking_imports_nothing() -> None:
+def test_checking_for_a_package_imports_nothing() -> None:
     before = set(sys.modules)
-    need_spark("ottla sql")
+    require_spark("ottla sql")
     assert not (set(sys.modules) - before) & set(EXTRAS["spark"])
 
 
@@ -73,8 +73,11 @@ def test_asking_imports_nothing() -> None:
         ),
     ],
 )
-def test_the_remedy_is_the_place_it_was_installed_from(direct_url: str | None, given: str) -> None:
+def test_the_remedy_names_where_ottla_was_installed_from(
+    direct_url: str | None, given: str
+) -> None:
     assert requirement(direct_url, "spark") == given
+    assert requirement(direct_url, "") == given.replace("[spark]", "")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_the_remedy_is_the_place_it_was_installed_from(direct_url: str | None, g
         ("from ottla.spark import session", "ottla.spark", "spark"),
         ("from ottla.sql import SqlTestDriver", "ottla.sql", "spark"),
         ("from ottla.streams.run.application import Application", "ottla.streams.run", "spark"),
-        ("from ottla.connect.run import runner", "ottla.connect.run", "spark"),
+        ("from ottla.connect.run import connector_runner", "ottla.connect.run", "spark"),
         (WITH_REGISTRY, "LocalCluster(registry=True)", "registry"),
         ("import pyspark_ottla", "ottla.spark", "spark"),
     ],
@@ -104,7 +107,7 @@ def test_an_import_without_its_extra_names_the_extra(statement: str, room: str, 
         "from ottla.cli.main import main; main(['--help'])",
     ],
 )
-def test_what_needs_no_extra_is_there_without(statement: str) -> None:
+def test_verbs_without_an_extra_work_without_extras(statement: str) -> None:
     done = plain_python(statement)
     assert done.returncode == 0, done.stderr
 
@@ -120,14 +123,14 @@ def test_what_needs_no_extra_is_there_without(statement: str) -> None:
         (["cluster", "up"], "zookeeper"),
     ],
 )
-def test_a_verb_without_its_extra_is_one_sentence(words: list[str], extra: str) -> None:
+def test_a_verb_without_its_extra_prints_one_sentence(words: list[str], extra: str) -> None:
     done = plain_python(f"from ottla.cli.main import main; sys.exit(main({words!r}))")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert install_command(extra) in done.stderr
 
 
-def test_nothing_says_that_it_is_on_pypi() -> None:
+def test_no_message_claims_that_ottla_is_on_pypi() -> None:
     """Docs have `pip install '.[spark]'` until it is."""
     pages = [*HOUSE.glob("*.md"), *HOUSE.glob("docs/*.md"), *HOUSE.glob("examples/*")]
     sources = [*HOUSE.glob("src/**/*.py")]

@@ -14,8 +14,9 @@ from ottla.testing import LocalCluster
 Tool = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def one() -> Iterator[LocalCluster]:
+    """Its own for each test: each change of a level raises the epoch that others show."""
     with LocalCluster() as cluster:
         yield cluster
 
@@ -52,7 +53,7 @@ def test_downgrade_disable_and_upgrade(tool: Tool) -> None:
     )
 
 
-def test_what_is_refused(tool: Tool) -> None:
+def test_invalid_requests_are_refused(tool: Tool) -> None:
     done = tool("upgrade", "--feature", "transaction.version=3")
     assert done.code == 1
     assert done.out == (

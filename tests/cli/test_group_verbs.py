@@ -23,7 +23,7 @@ def ottla(run: Tool, bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> Tool:
 
 @pytest.fixture
 def name() -> str:
-    """A transactional id that nobody has used yet."""
+    """An unused transactional id."""
     return f"tx-{uuid.uuid4().hex[:12]}"
 
 
@@ -46,7 +46,7 @@ def test_members(ottla: Tool, bootstrap: str, five: str, group: str) -> None:
         assert f"{five}:0" in table
         assert "1 member\n" in table
         listed = json.loads(ottla("groups", "list", "--type", "classic", "--json").out)
-        assert group in {each["name"] for each in listed}
+        assert group in {entry["name"] for entry in listed}
         assert ottla("groups", "list", "--type", "share", "--json").out.find(group) == -1
     missing = ottla("groups", "members", "no-such")
     assert "group no-such does not exist" in missing.err
@@ -103,15 +103,15 @@ def test_abort_in_a_partition(
         assert f"no transaction is open in {topic}-0 since offset 9" in wrong.err
         assert wrong.code == 1
         ran = ottla("transactions", "abort", *place, "--offset", "0")
-        assert ran.out == f"aborted what is open in {topic}:0 at 0\n"
+        assert ran.out == f"aborted the open transaction in {topic}:0 at 0\n"
         partition = TopicPartition(topic, 0)
         (found,) = admin.transactions.producers([partition])[partition]
         assert found.start_offset is None
 
 
-def test_what_can_not_be_aborted(ottla: Tool, name: str) -> None:
+def test_unknown_transactions_cannot_be_aborted(ottla: Tool, name: str) -> None:
     unknown = ottla("transactions", "abort", name, "--yes")
-    assert f"nobody has used the transactional id {name}" in unknown.err
+    assert f"the transactional id {name} was never used" in unknown.err
     assert unknown.code == 1
     assert ottla("transactions", "abort", "--yes").code == 2
     assert ottla("transactions", "abort", name, "--partition", "t:0", "--yes").code == 2
@@ -135,7 +135,7 @@ def test_a_wrong_word_is_named_with_the_right_ones(ottla: Tool, words: str, said
     assert "java" not in ran.err
 
 
-def test_a_place_that_is_none(ottla: Tool, five: str) -> None:
+def test_an_invalid_place_is_refused(ottla: Tool, five: str) -> None:
     ran = ottla("consume", five, "--from", "nonsense")
     assert ran.code == 2
     assert "beginning, end, an offset" in ran.err
@@ -143,8 +143,8 @@ def test_a_place_that_is_none(ottla: Tool, five: str) -> None:
     assert "topic no-such does not exist" in missing.err
 
 
-def test_names_are_no_markup(ottla: Tool, five: str) -> None:
-    """A group's name is any text: neither a colour nor a picture is meant by it."""
+def test_names_are_not_read_as_markup(ottla: Tool, five: str) -> None:
+    """A group's name may be any text, also rich's markup and emoji codes."""
     name = f"a[/]b :x: [red]{five}"
     assert ottla("groups", "reset", name, "--to", "latest", "--topic", five).code == 0
     assert name in ottla("groups", "list").out
@@ -158,4 +158,4 @@ def test_offsets_are_reset_in_order(ottla: Tool, admin: Admin, topic: str, group
     for index in (2, 0, 1):
         ottla("groups", "reset", group, "--to", "latest", "--topic", f"{topic}:{index}")
     plan = json.loads(ottla("groups", "reset", group, "--to", "earliest", "--json").out)
-    assert [each["partition"] for each in plan] == [0, 1, 2]
+    assert [partition["partition"] for partition in plan] == [0, 1, 2]

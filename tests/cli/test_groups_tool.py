@@ -30,7 +30,7 @@ def test_list(groups: Tool, classic: str) -> None:
     ran = groups("--list")
     assert ran.code == 0
     assert ran.lines[0].split() == ["GROUP", "TYPE", "PROTOCOL"]
-    (row,) = (each for each in ran.lines if classic in each)
+    (row,) = (line for line in ran.lines if classic in line)
     assert row.split() == [classic, "Classic", "consumer"]
     assert row.endswith(f" {'Classic'.ljust(20)} {'consumer'.ljust(20)} ")
 
@@ -52,7 +52,7 @@ def test_filters(groups: Tool, classic: str, words: list[str], is_there: bool) -
     assert (classic in groups("--list", *words).out) == is_there
 
 
-def test_which_groups_are_of_consumers() -> None:
+def test_listings_recognise_consumer_groups() -> None:
     assert GroupListing("g", "Empty", "Classic", "").of_consumers
     assert GroupListing("g", "Empty", "Consumer", "consumer").of_consumers
     assert not GroupListing("g", "Empty", "Classic", "connect").of_consumers

@@ -47,6 +47,7 @@ def test_verbs_show_whole_names_and_no_types_of_python(
         assert "<bool>" not in text
         assert "<str>" not in text
         assert "…" not in text
+        assert not re.search(r"default:\s+-1\)", text), "a number that stands for `not given`"
         words = set(re.split(r"[\s,]+", text))
         for parameter in command.params:
             assert parameter.param_type_name == "argument" or set(parameter.opts) <= words, path
@@ -61,9 +62,11 @@ def test_a_flag_has_no_value_and_an_option_says_what_it_takes() -> None:
     use_our_help(root)
     lines = helped(root.commands["topics"].commands["create"]).splitlines()  # type: ignore[attr-defined]
     assert any(re.match(r"  --if-not-exists  +Do nothing", line) for line in lines)
-    assert any(re.match(r"  -p, --partitions NUMBER  +How many", line) for line in lines)
     assert any(
-        re.match(r"  --version  +Print the version", each) for each in helped(root).split("\n")
+        re.match(r"  -p, --partitions NUMBER  +Number of partitions", line) for line in lines
+    )
+    assert any(
+        re.match(r"  --version  +Print the version", part) for part in helped(root).split("\n")
     )
 
 
@@ -84,8 +87,8 @@ def test_every_option_of_every_kafka_tool_is_whole() -> None:
     for point in entry_points(group="console_scripts"):
         module = import_module(point.module) if point.module.startswith("ottla.cli.kafka") else None
         options = getattr(module, "OPTIONS", ())
-        if options and all(isinstance(each, Option) for each in options):
+        if options and all(isinstance(option, Option) for option in options):
             words = set(usage(options).split())
-            assert {f"--{each.name}" for each in options} <= words, point.name
+            assert {f"--{option.name}" for option in options} <= words, point.name
             count += 1
     assert count > 10

@@ -20,7 +20,7 @@ def topics(run: Tool, bootstrap: str) -> Tool:
     return lambda *words: run(main, "--bootstrap-server", bootstrap, *words)
 
 
-def test_create_says_so(topics: Tool, topic: str) -> None:
+def test_create_confirms_the_topic(topics: Tool, topic: str) -> None:
     words = ("--create", "--replication-factor", "1", "--partitions", "12", "--topic", topic)
     ran = topics(*words)
     assert (ran.out, ran.code) == (f"Created topic {topic}.\n", 0)
@@ -38,7 +38,7 @@ def test_a_topic_that_exists(topics: Tool, topic: str) -> None:
     assert (again.out, again.code) == ("", 0)
 
 
-def test_periods_and_underscores_are_warned_of(topics: Tool, topic: str) -> None:
+def test_periods_and_underscores_cause_a_warning(topics: Tool, topic: str) -> None:
     ran = topics("--create", "--topic", f"{topic}.a_b")
     assert ran.lines[0].startswith("WARNING: Due to limitations in metric names, topics with a")
     assert ran.lines[1] == f"Created topic {topic}.a_b."
@@ -151,7 +151,9 @@ def test_a_topic_that_does_not_exist(topics: Tool, action: str) -> None:
         (["--replication-factor", "99"], "replication factor"),
     ],
 )
-def test_what_create_refuses(topics: Tool, topic: str, words: list[str], sentence: str) -> None:
+def test_create_refuses_invalid_topics(
+    topics: Tool, topic: str, words: list[str], sentence: str
+) -> None:
     ran = topics("--create", "--topic", topic, *words)
     assert ran.out.startswith("Error while executing topic command : ")
     assert sentence in ran.out
@@ -194,7 +196,7 @@ def test_help_and_version(run: Tool) -> None:
     assert re.fullmatch(r"4\.4-ottla-\d+\.\d+\.\d+\n", run(main, "--version").out)
 
 
-def test_nobody_there(run: Tool) -> None:
+def test_an_unreachable_broker_is_reported(run: Tool) -> None:
     ran = run(main, "--list", "--bootstrap-server", "localhost:1")
     assert "cannot reach localhost:1: Connection refused" in ran.out
     assert ran.code == 1

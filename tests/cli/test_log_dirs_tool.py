@@ -13,7 +13,7 @@ from ottla.client.quorum import Quorum, QuorumReplica
 Run = Callable[..., Any]
 
 
-def test_what_lies_in_log_directories(run: Run, bootstrap: str, five: str) -> None:
+def test_log_dirs_lists_the_partitions(run: Run, bootstrap: str, five: str) -> None:
     server = ("--bootstrap-server", bootstrap)
     done = run(log_dirs.main, *server, "--describe", "--topic-list", five)
     assert done.lines[:2] == [
@@ -29,7 +29,7 @@ def test_what_lies_in_log_directories(run: Run, bootstrap: str, five: str) -> No
     assert directory["error"] is None
 
 
-def test_brokers_that_are_not_there(run: Run, bootstrap: str) -> None:
+def test_unknown_brokers_are_refused(run: Run, bootstrap: str) -> None:
     server = ("--bootstrap-server", bootstrap)
     done = run(log_dirs.main, *server, "--describe", "--broker-list", "0,9")
     assert done.code == 1
@@ -40,7 +40,7 @@ def test_brokers_that_are_not_there(run: Run, bootstrap: str) -> None:
     assert "ids of brokers" in run(log_dirs.main, *server, "--describe", "--broker-list", "x").err
 
 
-def test_there_is_no_quorum_and_it_says_so(run: Run, bootstrap: str) -> None:
+def test_the_tool_says_that_there_is_no_quorum(run: Run, bootstrap: str) -> None:
     server = ("--bootstrap-server", bootstrap)
     for words in (("--status",), ("--replication", "--human-readable")):
         done = run(metadata_quorum.main, *server, "describe", *words)
@@ -95,7 +95,7 @@ def test_client_metrics(run: Run, bootstrap: str, topic: str) -> None:
     assert run(client_metrics.main, *server, "--delete", "--name", name).code == 0
 
 
-def test_client_metrics_refuse_what_makes_no_sense(run: Run, bootstrap: str) -> None:
+def test_client_metrics_refuses_invalid_options(run: Run, bootstrap: str) -> None:
     server = ("--bootstrap-server", bootstrap)
     assert "exactly one action" in run(client_metrics.main, *server).err
     assert "One of --name or" in run(client_metrics.main, *server, "--alter").err

@@ -83,7 +83,9 @@ def test_partitions_by_rules(offsets: Tool, admin: Admin, topic: str) -> None:
         ),
     ],
 )
-def test_what_get_offsets_refuses(offsets: Tool, words: list[str], sentence: str) -> None:
+def test_get_offsets_refuses_invalid_options(
+    offsets: Tool, words: list[str], sentence: str
+) -> None:
     ran = offsets(*words)
     assert ran.err.startswith(f"Error occurred: {sentence}")
     assert ran.code == 1
@@ -117,7 +119,7 @@ def test_delete_records(delete: Tool, offsets: Tool, five: str) -> None:
         ),
     ],
 )
-def test_what_delete_records_refuses(delete: Tool, content: object, sentence: str) -> None:
+def test_delete_records_refuses_invalid_files(delete: Tool, content: object, sentence: str) -> None:
     ran = delete(content)
     assert ran.err.startswith(sentence)
     assert ran.code == 1
@@ -136,7 +138,7 @@ def test_api_versions(run: Tool, bootstrap: str) -> None:
     assert ran.code == 0
 
 
-def test_api_versions_of_nobody(run: Tool) -> None:
+def test_api_versions_reports_an_unreachable_broker(run: Tool) -> None:
     ran = run(versions_main, "--bootstrap-server", "localhost:1")
     assert ran.err.startswith("cannot reach localhost:1: Connection refused\nIs the broker running")
     assert ran.code == 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.kafka.exceptions import describe, java_name
+from ottla.cli.kafka.exceptions import describe, exception_name
 from ottla.cli.kafka.options import Option, Options, UsageError, usage
 from ottla.errors import ErrorCode, KafkaError
 
@@ -40,7 +40,7 @@ def test_words_that_belong_to_no_option_are_ignored() -> None:
     assert given.has("list")
 
 
-def test_an_optional_value_may_miss() -> None:
+def test_an_optional_value_may_be_omitted() -> None:
     assert parse("--codec", "--list").value("codec") is None
     assert parse("--codec").has("codec")
     assert parse("--codec", "zstd").value("codec") == "zstd"
@@ -59,18 +59,18 @@ def test_properties_add_up() -> None:
         (["--topic"], "Option topic requires an argument"),
     ],
 )
-def test_what_can_not_be_parsed(words: list[str], complaint: str) -> None:
+def test_unparsable_options_are_refused(words: list[str], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         parse(*words)
 
 
-def test_one_value_means_one() -> None:
+def test_a_single_valued_option_may_not_repeat() -> None:
     with pytest.raises(UsageError, match="Found multiple arguments for option topic"):
         parse("--topic", "a", "--topic", "b").value("topic")
     assert parse("--topic", "a", "--topic", "b").values("topic") == ["a", "b"]
 
 
-def test_a_number_is_a_number() -> None:
+def test_numeric_options_refuse_other_text() -> None:
     assert parse("--time", "12").integer("time") == 12
     with pytest.raises(UsageError, match="Cannot parse argument 'x' of option time"):
         parse("--time", "x").integer("time")
@@ -95,10 +95,10 @@ def test_the_usage_has_two_columns() -> None:
     ],
 )
 def test_errors_have_the_names_of_javas_classes(code: ErrorCode, name: str) -> None:
-    assert java_name(code) == f"org.apache.kafka.common.errors.{name}"
+    assert exception_name(code) == f"org.apache.kafka.common.errors.{name}"
 
 
-def test_a_bare_code_gets_words() -> None:
+def test_an_error_code_without_a_message_is_described() -> None:
     assert describe(KafkaError(ErrorCode.NON_EMPTY_GROUP)).endswith("The group is not empty.")
     said = KafkaError(ErrorCode.INVALID_PARTITIONS, "Topic already has 5 partition(s).")
     assert describe(said).endswith(": Topic already has 5 partition(s).")

@@ -1,4 +1,4 @@
-"""kafka-producer-perf-test and kafka-consumer-perf-test: the lines are Kafka's."""
+"""Kafka's performance tests of producers, consumers and share consumers: the lines are Kafka's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from ottla.cli.kafka.consumer_perf_test import main as consumer_main
-from ottla.cli.kafka.perf import Stats
+from ottla.cli.kafka.perf import PerfStats
 from ottla.cli.kafka.producer_perf_test import main as producer_main
+from ottla.cli.kafka.share_consumer_perf_test import main as share_main
 from ottla.client import Admin, Consumer
+from ottla.client.configs import ResourceType
 from ottla.testing import LocalCluster
 
 Tool = Callable[..., Any]
@@ -53,7 +55,7 @@ def test_produce_and_consume(produce: Tool, consume: Tool, topic: str) -> None:
     assert line[1] == "500"
 
 
-def test_warm_up_has_a_summary_of_its_own(produce: Tool) -> None:
+def test_warm_up_has_its_own_summary(produce: Tool) -> None:
     ran = produce("--num-records", "300", "--record-size", "10", "--warmup-records", "100")
     assert ran.lines[0].startswith("Warmup first 100 records. Steady state results will print")
     assert ran.lines[1] == "In steady state."
@@ -64,7 +66,7 @@ def test_warm_up_has_a_summary_of_its_own(produce: Tool) -> None:
 def test_payloads_that_count_up(produce: Tool, bootstrap: str, topic: str) -> None:
     produce("--num-records", "3", "--payload-monotonic", "--command-property", "acks=1")
     with Consumer(bootstrap, topic, auto_offset_reset="earliest", value=str) as consumer:
-        assert [each.value for each in consumer.take(3)] == ["0", "1", "2"]
+        assert [record.value for record in consumer.take(3)] == ["0", "1", "2"]
 
 
 def test_payloads_of_a_file(produce: Tool, bootstrap: str, topic: str, tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_payloads_of_a_file(produce: Tool, bootstrap: str, topic: str, tmp_path:
     ran = produce("--num-records", "20", "--payload-file", str(file))
     assert ran.lines[:2] == [f"Reading payloads from: {file}", "Number of records read: 2"]
     with Consumer(bootstrap, topic, auto_offset_reset="earliest", value=str) as consumer:
-        assert {each.value for each in consumer.take(20)} == {"aaa", "bbb"}
+        assert {record.value for record in consumer.take(20)} == {"aaa", "bbb"}
 
 
 def test_a_rate_is_kept(run: Tool, bootstrap: str, topic: str) -> None:
@@ -110,7 +112,9 @@ def test_metrics(produce: Tool) -> None:
         (["--num-records", "5", "--payload-file", "/no/file"], "File does not exist or empty file"),
     ],
 )
-def test_what_the_producer_test_refuses(run: Tool, words: list[str], sentence: str) -> None:
+def test_the_producer_test_refuses_invalid_options(
+    run: Tool, words: list[str], sentence: str
+) -> None:
     common = ("--bootstrap-server", "localhost:1", "--topic", "t", "--throughput", "-1")
     ran = run(producer_main, *common, *words)
     assert sentence in ran.err
@@ -125,7 +129,7 @@ def test_detailed_statistics(produce: Tool, consume: Tool, topic: str) -> None:
     assert all(re.fullmatch(rf"{STAMP}, 0, {NUMBERS}", line) for line in ran.lines)
 
 
-def test_too_few_records_are_warned_of(consume: Tool, five: str) -> None:
+def test_too_few_records_cause_a_warning(consume: Tool, five: str) -> None:
     ran = consume("--include", f"{five}.*", "--messages", "9", "--timeout", "500", "--hide-header")
     assert ran.lines[0] == "Warning: --messages is deprecated. Use --num-records instead."
     assert ran.lines[1].startswith(
@@ -141,21 +145,25 @@ def test_too_few_records_are_warned_of(consume: Tool, five: str) -> None:
         (["--num-records", "1"], "Exactly one of the following arguments is required: [topic], ["),
     ],
 )
-def test_what_the_consumer_test_refuses(consume: Tool, words: list[str], sentence: str) -> None:
+def test_the_consumer_test_refuses_invalid_options(
+    consume: Tool, words: list[str], sentence: str
+) -> None:
     assert consume(*words).err.startswith(sentence)
 
 
-def test_percentiles_are_of_what_was_added() -> None:
-    stats = Stats(1000, 60_000)
+def test_percentiles_come_from_the_recorded_values() -> None:
+    stats = PerfStats(1000, 60_000)
     for number in range(1000):
         stats.add(float(number), 10)
-    assert [stats.percentile(each) for each in (0.5, 0.95, 0.99, 0.999)] == [500, 950, 990, 999]
+    assert [stats.percentile(entry) for entry in (0.5, 0.95, 0.99, 0.999)] == [500, 950, 990, 999]
     assert "499.50 ms avg latency, 999.00 ms max latency" in stats.total()
 
 
 @pytest.mark.parametrize("mode", [(), ("--transactional-id", "gone")])
-def test_it_ends_when_the_brokers_are_gone(run: Tool, topic: str, mode: tuple[str, ...]) -> None:
-    """Records that fail must not keep it going: more of them would follow for ever."""
+def test_the_tool_ends_when_the_brokers_are_gone(
+    run: Tool, topic: str, mode: tuple[str, ...]
+) -> None:
+    """Failed records must not keep it running, because more would follow forever."""
     with LocalCluster() as cluster:
         with Admin(cluster.bootstrap_servers) as admin:
             admin.topics.create(topic, 1)
@@ -181,3 +189,69 @@ def test_it_ends_when_the_brokers_are_gone(run: Tool, topic: str, mode: tuple[st
     assert "records sent," in ran.out
     assert re.search(r"records were not delivered: no record was delivered for \d+ s", ran.err)
     assert "cannot reach" in ran.err
+
+
+SHARE_NUMBERS = r"\d+\.\d{4}, \d+\.\d{4}, \d+\.\d{4}, (\d+), \d+"
+
+
+@pytest.fixture
+def share(run: Tool, bootstrap: str, admin: Admin, topic: str, group: str) -> Tool:
+    start = {"share.auto.offset.reset": "earliest"}
+    admin.configs.alter(ResourceType.GROUP, group, set=start)
+    words = ("--bootstrap-server", bootstrap, "--topic", topic, "--group", group)
+    return lambda *more: run(share_main, *words, *more)
+
+
+def test_share_consumers_share_the_records(produce: Tool, share: Tool) -> None:
+    produce("--num-records", "500", "--record-size", "50")
+    ran = share("--num-records", "500", "--threads", "2", "--show-consumer-stats")
+    header, first, second, total = ran.lines
+    assert header == (
+        "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg,"
+        " fetch.time.ms"
+    )
+    counts = []
+    for number, line in enumerate((first, second), 1):
+        of_one = rf"Share consumer {number} consumption metrics- {STAMP}, {STAMP}, {SHARE_NUMBERS}"
+        found = re.fullmatch(of_one, line)
+        assert found is not None
+        counts.append(int(found[1]))
+    assert sum(counts) == 500
+    of_all = re.fullmatch(rf"{STAMP}, {STAMP}, {SHARE_NUMBERS}", total)
+    assert of_all is not None
+    assert of_all[1] == "500"
+    assert ran.code == 0
+
+
+def test_share_consumers_show_progress_and_stop_without_records(produce: Tool, share: Tool) -> None:
+    produce("--num-records", "10", "--record-size", "50")
+    details = ("--show-detailed-stats", "--reporting-interval", "1", "--hide-header")
+    ran = share("--messages", "20", "--timeout", "1500", *details)
+    assert ran.lines[0] == "Warning: --messages is deprecated. Use --num-records instead."
+    assert re.fullmatch(rf"{STAMP}, {STAMP}, {SHARE_NUMBERS} for share consumer 1", ran.lines[1])
+    assert ran.lines[-2] == (
+        "WARNING: Exiting before consuming the expected number of records: timeout (1500 ms)"
+        " exceeded. You can use the --timeout option to increase the timeout."
+    )
+    # What was read is accepted: another run finds nothing.
+    again = share("--num-records", "1", "--timeout", "1500", "--hide-header")
+    found = re.fullmatch(rf"{STAMP}, {STAMP}, {SHARE_NUMBERS}", again.lines[-1])
+    assert found is not None
+    assert found[1] == "0"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "Exactly one of the following arguments is required: [messages], [num-records]"),
+        (("--num-records", "1", "--threads", "0"), "The number of threads must be greater than 0."),
+        (
+            ("--num-records", "1", "--reporting-interval", "0"),
+            "Reporting interval must be greater than 0.",
+        ),
+    ],
+)
+def test_wrong_lines_of_share_consumers(share: Tool, words: tuple[str, ...], sentence: str) -> None:
+    ran = share(*words)
+    assert ran.err.startswith(sentence)
+    assert ran.code == 1

@@ -1,4 +1,4 @@
-"""A pid that another process has got is never signalled; only what is recorded is found."""
+"""A reused pid is never signalled, and only recorded processes are found."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_signal_reaches_the_process(child: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_stranger_with_the_same_pid_gets_no_signal(child: subprocess.Popen[bytes]) -> None:
-    """As after the pid was given to somebody else."""
+    """As after the pid was reused."""
     identity = identity_of(child.pid)
     assert identity is not None
     before = ProcessIdentity(child.pid, identity.start + "1")
@@ -52,7 +52,7 @@ def test_a_stranger_with_the_same_pid_gets_no_signal(child: subprocess.Popen[byt
     assert child.poll() is None
 
 
-def test_a_child_that_nobody_has_waited_for_has_ended(child: subprocess.Popen[bytes]) -> None:
+def test_a_zombie_child_counts_as_ended(child: subprocess.Popen[bytes]) -> None:
     identity = identity_of(child.pid)
     assert identity is not None
     os.kill(child.pid, signal.SIGKILL)
@@ -68,12 +68,12 @@ def test_records_are_found_by_what_started_them(tmp_path: Path) -> None:
     records.write(replace(one, folder="/b"))
     records.write(replace(one, started_by="ottla cluster up"))
     assert records.find("ottla up", "/a") == [one, replace(one, name="sql", wave=1)]
-    assert [each.folder for each in records.find("ottla up")] == ["/a", "/a", "/b"]
+    assert [record.folder for record in records.find("ottla up")] == ["/a", "/a", "/b"]
     records.remove(one)
-    assert [each.name for each in records.find("ottla up", "/a")] == ["sql"]
+    assert [record.name for record in records.find("ottla up", "/a")] == ["sql"]
 
 
-def test_only_what_runs_and_is_of_this_installation_is_alive(tmp_path: Path) -> None:
+def test_only_running_processes_of_this_installation_are_alive(tmp_path: Path) -> None:
     records = RunRecords(tmp_path / "run")
     ours = RunRecord("kafka-server-start", "1", own_identity(), "/a")
     records.write(ours)
@@ -81,4 +81,24 @@ def test_only_what_runs_and_is_of_this_installation_is_alive(tmp_path: Path) -> 
     records.write(replace(ours, name="3", process=ProcessIdentity(os.getpid(), "long ago")))
     (tmp_path / "run" / "broken.json").write_text("{")
     assert records.alive("kafka-server-start") == [ours]
-    assert [each.name for each in records.find("kafka-server-start")] == ["1", "2"]
+    assert [record.name for record in records.find("kafka-server-start")] == ["1", "2"]
+
+
+def test_records_of_another_machine_are_neither_used_nor_deleted(tmp_path: Path) -> None:
+    """The home directory may be shared, and a pid of another machine says nothing here."""
+    records = RunRecords(tmp_path / "run")
+    ours = RunRecord("kafka-server-start", "1", own_identity(), "/a")
+    theirs = replace(ours, process=ProcessIdentity(os.getpid(), "elsewhere 7"), host="elsewhere")
+    records.write(ours)
+    records.write(theirs)
+    assert records.alive("kafka-server-start") == records.find("kafka-server-start") == [ours]
+    assert len(list((tmp_path / "run").glob("*.json"))) == 2
+    records.remove(ours)
+    assert len(list((tmp_path / "run").glob("*.json"))) == 1
+
+
+def test_a_process_of_this_machine_is_found_by_the_name_that_it_had_before(tmp_path: Path) -> None:
+    records = RunRecords(tmp_path / "run")
+    before = RunRecord("kafka-server-start", "1", own_identity(), "/a", host="laptop-at-home")
+    records.write(before)
+    assert records.alive("kafka-server-start") == [before]

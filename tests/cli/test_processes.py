@@ -31,6 +31,7 @@ TOOLS = {
     "kafka-client-metrics": "client_metrics",
     "kafka-verifiable-producer": "verifiable_producer",
     "kafka-verifiable-consumer": "verifiable_consumer",
+    "kafka-verifiable-share-consumer": "verifiable_share_consumer",
     "kafka-e2e-latency": "e2e_latency",
     "kafka-topics": "topics",
     "kafka-console-producer": "console_producer",
@@ -48,6 +49,8 @@ TOOLS = {
     "kafka-dump-log": "dump_log",
     "kafka-producer-perf-test": "producer_perf_test",
     "kafka-consumer-perf-test": "consumer_perf_test",
+    "kafka-share-consumer-perf-test": "share_consumer_perf_test",
+    "kafka-replica-verification": "replica_verification",
 }
 
 
@@ -66,7 +69,7 @@ def wait_until_listening(process: subprocess.Popen[str]) -> str:
     pytest.fail("the broker did not start")
 
 
-def test_a_pipe_that_breaks_is_no_error(bootstrap: str, five: str) -> None:
+def test_a_broken_pipe_is_not_an_error(bootstrap: str, five: str) -> None:
     tool = start(
         "-m",
         "ottla.cli.kafka.broker_api_versions",
@@ -87,7 +90,7 @@ def test_ctrl_c_ends_a_consumer_cleanly(bootstrap: str, five: str, group: str) -
     words = ("--bootstrap-server", bootstrap, "--topic", five, "--group", group)
     tool = start("-u", "-m", "ottla.cli.kafka.console_consumer", *words, "--from-beginning")
     assert tool.stdout is not None
-    assert [tool.stdout.readline() for _ in range(5)] == [f"{each}\n" for each in range(5)]
+    assert [tool.stdout.readline() for _ in range(5)] == [f"{number}\n" for number in range(5)]
     tool.send_signal(signal.SIGINT)
     _, errors = tool.communicate(timeout=60)
     assert errors.endswith("Processed a total of 5 messages\n")
@@ -95,6 +98,24 @@ def test_ctrl_c_ends_a_consumer_cleanly(bootstrap: str, five: str, group: str) -
     with Consumer(bootstrap, five, group=group, auto_offset_reset="earliest") as consumer:
         again = consumer.poll(1)  # at most the one that was being printed when Ctrl-C came
         assert again is None or again.offset == 4
+
+
+def test_ctrl_c_while_modules_are_imported_shows_no_stack_trace() -> None:
+    code = """
+import sys
+
+class CtrlC:
+    def find_spec(self, name, path, target=None):
+        if name == "ottla.cli.verbs.status":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, CtrlC())
+from ottla.cli.main import main
+sys.exit(main(["status"]))
+"""
+    command = start("-c", code)
+    assert command.communicate(timeout=60) == ("", "")
+    assert command.returncode == 130
 
 
 def test_serve_starts_and_stops(tmp_path: Path) -> None:
@@ -105,7 +126,7 @@ def test_serve_starts_and_stops(tmp_path: Path) -> None:
         words = [*verb, str(properties), "--override", "num.partitions=3"]
         server = start("-m", module, *words)
         assert server.stderr is not None
-        assert f"Ottla {ottla.__version__}, {build.NAME} build" in server.stderr.readline()
+        assert f"Ottla {ottla.__version__}, {build.BUILD_NAME} build" in server.stderr.readline()
         assert "PLAINTEXT://127.0.0.1:" in wait_until_listening(server)
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=60)
@@ -117,6 +138,21 @@ def test_a_wrong_property_refuses_to_start(tmp_path: Path) -> None:
     _, errors = server.communicate(timeout=60)
     assert "num.partitions" in errors
     assert server.returncode == 1
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    server = start("-m", "ottla.cli", "serve", str(tmp_path / "none"))
+    _, errors = server.communicate(timeout=60)
+    assert errors == f"ottla serve: there is no file {tmp_path / 'none'}\n"
+    assert server.returncode == 1
+
+
+def test_an_unknown_option_of_serve_shows_how_a_port_is_given() -> None:
+    server = start("-m", "ottla.cli", "serve", "--port", "9093")
+    _, errors = server.communicate(timeout=60)
+    assert "unrecognized arguments: --port" in errors
+    assert "--override listeners=PLAINTEXT://" in errors
+    assert server.returncode == 2
 
 
 def test_server_start_in_the_background(tmp_path: Path) -> None:
@@ -140,11 +176,11 @@ def test_server_start_in_the_background(tmp_path: Path) -> None:
     while running_with(str(properties)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert "stopped" in log.read_text()
+    assert "Shut down completed" in log.read_text()
 
 
 def running_with(word: str) -> list[int]:
-    """The processes that have this word on their command lines."""
+    """The processes with this word in their command lines."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it ended meanwhile

@@ -13,7 +13,7 @@ import pytest
 from ottla.cli.kafka import record_formats
 from ottla.cli.kafka.dump_log import main
 from ottla.cli.kafka.formatters import formatter
-from ottla.client.record import Record
+from ottla.client.record import ConsumerRecord
 from ottla.records.batch import build_batch
 from ottla.records.record import Record as Stored
 
@@ -32,13 +32,15 @@ DECODERS = {
 
 
 @pytest.mark.parametrize(("name", "key", "value", "shown"), LINES)
-def test_what_kafka_wrote(name: str, key: str, value: str, shown: str) -> None:
+def test_records_written_by_kafka_are_formatted(
+    name: str, key: str, value: str, shown: str
+) -> None:
     formats = getattr(record_formats, name)
     found = record_formats.record_json(formats, bytes.fromhex(key), bytes.fromhex(value))
     assert json.dumps(found, separators=(",", ":")) == shown
 
 
-def test_every_format_is_tried_but_the_one_that_nobody_writes_any_more() -> None:
+def test_every_format_but_the_obsolete_one_is_tested() -> None:
     tried = {(name, int(key[:4], 16)) for name, key, _, _ in LINES}
     known = {(name, number) for name in DECODERS for number in getattr(record_formats, name)}
     assert known - tried == {("GROUPS", 4)}  # KIP-1101 put a hash in its place
@@ -53,7 +55,7 @@ def test_partition_metadata_of_kafka_4_0() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 8))
-def test_what_is_cut_off_is_not_shown(cut: int) -> None:
+def test_truncated_records_are_not_shown(cut: int) -> None:
     name, key, value, _ = LINES[0]
     formats = getattr(record_formats, name)
     assert record_formats.record_json(formats, bytes.fromhex(key)[:-cut], None) is None
@@ -91,7 +93,7 @@ def test_formatters(name: str, formats: str) -> None:
     expected = ""
     for found, key, value, shown in LINES:
         if found == formats:
-            record = Record("t", 0, 0, 0, bytes.fromhex(key), bytes.fromhex(value))
+            record = ConsumerRecord("t", 0, 0, 0, bytes.fromhex(key), bytes.fromhex(value))
             printing.write(record, out)
             shares = name != "ShareGroupMessageFormatter" or int(key[:4], 16) in range(10, 16)
             expected += shown if shares else ""

@@ -44,7 +44,7 @@ def send(bootstrap: str, topic: str, *values: str, partition: int = 0) -> None:
 
 
 def reject(admin: Admin, bootstrap: str, topic: str, group: str, count: int) -> None:
-    """Reject so many records, and wait until the group is done with them."""
+    """Rejects `count` records, and waits until the group has processed them."""
     with ShareConsumer(bootstrap, topic, group=group) as consumer:
         deadline = time.monotonic() + DEADLINE_S
         while count and time.monotonic() < deadline:
@@ -53,13 +53,13 @@ def reject(admin: Admin, bootstrap: str, topic: str, group: str, count: int) -> 
                 count -= 1
         consumer.commit()
         assert not count
-        while any(each.lag for each in admin.shares.offsets(group).values()):  # type: ignore[union-attr]
+        while any(offset.lag for offset in admin.shares.offsets(group).values()):  # type: ignore[union-attr]
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
 
 def records(bootstrap: str, topic: str, count: int) -> list[Any]:
-    """Of both partitions; and no more come than `count`."""
+    """The records of both partitions; fails if there are more than `count`."""
     consumer = Consumer(
         bootstrap,
         key=str,
@@ -68,14 +68,14 @@ def records(bootstrap: str, topic: str, count: int) -> list[Any]:
         settings={"isolation.level": "read_committed"},
     )
     with consumer:
-        consumer.assign({TopicPartition(topic, each): 0 for each in range(2)})
+        consumer.assign({TopicPartition(topic, number): 0 for number in range(2)})
         found = consumer.take(count, DEADLINE_S)
         assert consumer.take(1, 0.5) == []
     return found
 
 
 def values(bootstrap: str, topic: str, count: int) -> list[str]:
-    return sorted(each.value for each in records(bootstrap, topic, count))
+    return sorted(record.value for record in records(bootstrap, topic, count))
 
 
 def test_records_go_back_whole_and_once(
@@ -88,19 +88,19 @@ def test_records_go_back_whole_and_once(
     assert f"3 records would be redriven from {letters}." in dry.out
     done = shares("--redrive", "--group", group)
     assert done.lines[1].split() == ["GROUP", "TOPIC", "PARTITION", "REDRIVEN"]
-    assert [each.split() for each in done.lines[2:4]] == [
+    assert [line.split() for line in done.lines[2:4]] == [
         [group, topic, "0", "2"],
         [group, topic, "1", "1"],
     ]
     assert f"3 records redriven from {letters}." in done.out
     found = records(bootstrap, topic, 6)
-    again = [each for each in found if each.offset >= (2 if each.partition == 0 else 1)]
-    assert sorted((each.partition, each.key, each.value) for each in again) == [
+    again = [record for record in found if record.offset >= (2 if record.partition == 0 else 1)]
+    assert sorted((record.partition, record.key, record.value) for record in again) == [
         (0, "ka", "a"),
         (0, "kb", "b"),
         (1, "kc", "c"),
     ]
-    assert {each.headers for each in again} == {(("color", b"red"),)}
+    assert {record.headers for record in again} == {(("color", b"red"),)}
     nothing = shares("--redrive", "--group", group)
     assert f"0 records redriven from {letters}." in nothing.out
     assert len(values(bootstrap, topic, 6)) == 6
@@ -131,7 +131,7 @@ def test_filters_leave_letters_for_later(
     assert values(bootstrap, topic, 6) == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_a_copy_goes_where_the_record_is_gone(
+def test_a_record_that_is_gone_is_replaced_by_its_copy(
     shares: Tool, admin: Admin, bootstrap: str, topic: str, group: str, letters: str
 ) -> None:
     send(bootstrap, topic, "lost")
@@ -175,19 +175,19 @@ def test_a_transaction_that_fails_sends_nothing(
     assert values(bootstrap, topic, 10) == sorted([*"01234", *"01234"])
 
 
-def test_a_redrive_that_another_one_overtakes_is_fenced(
+def test_a_redrive_overtaken_by_another_is_fenced(
     admin: Admin, bootstrap: str, topic: str, group: str, letters: str
 ) -> None:
     send(bootstrap, topic, "a")
     reject(admin, bootstrap, topic, group, 1)
-    with redrive_module._Writer(admin._session, group) as first:
+    with redrive_module._RedriveProducer(admin._session, group) as first:
         assert admin.shares.redrive(group).count == 1
         with pytest.raises(KafkaError):
             first.write([], {TopicPartition(letters, 0): redrive_module.RedrivePosition(0)})
     assert admin.shares.redrive(group).count == 0
 
 
-def test_what_is_wrong_is_said(shares: Tool, admin: Admin, group: str) -> None:
+def test_errors_are_reported(shares: Tool, admin: Admin, group: str) -> None:
     assert "has no dead letter queue" in shares("--redrive", "--group", group).out
     assert "takes the option: [group]" in shares("--redrive").err
     assert shares("--list", "--limit", "3").code == 1

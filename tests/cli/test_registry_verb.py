@@ -20,7 +20,7 @@ WAIT_S_MAX = 60.0
 
 @contextmanager
 def served(directory: Path, *arguments: str) -> Iterator[str]:
-    """The URL that the process says it serves at. It ends by itself when it is asked to."""
+    """The URL that the process prints; a signal ends the process."""
     log = directory / "log"
     with log.open("wb") as out:
         process = subprocess.Popen([OTTLA, *arguments], stdout=out, stderr=out, cwd=directory)
@@ -49,7 +49,7 @@ def register(url: str, subject: str) -> None:
     urllib.request.urlopen(f"{url}/subjects/{subject}/versions", body, timeout=WAIT_S_MAX).close()
 
 
-def test_a_registry_for_a_cluster_that_runs(tmp_path: Path) -> None:
+def test_a_registry_serves_a_running_cluster(tmp_path: Path) -> None:
     with LocalCluster(registry=True) as cluster:
         register(cluster.registry_url, "one")
         properties = tmp_path / "registry.properties"

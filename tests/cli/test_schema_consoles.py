@@ -17,7 +17,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from ottla.cli.kafka import schema_consoles as tools
 from ottla.cli.kafka.console_consumer import main as plain_consumer
 from ottla.cli.kafka.schema_json import AvroJson
-from ottla.client import Admin, Consumer, Producer, Record
+from ottla.client import Admin, Consumer, ConsumerRecord, Producer
 from ottla.schemas.schema_types import parse
 from ottla.testing import LocalCluster
 
@@ -73,8 +73,8 @@ def made(admin: Admin, topic: str) -> str:
 def produce(run: Tool, cluster: LocalCluster, made: str) -> Tool:
     def produce(main: Tool, stdin: str, *properties: str) -> Any:
         words = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", made]
-        for each in (f"schema.registry.url={cluster.registry_url}", *properties):
-            words += ["--property", each]
+        for entry in (f"schema.registry.url={cluster.registry_url}", *properties):
+            words += ["--property", entry]
         return run(main, *words, stdin=stdin)
 
     return produce
@@ -85,14 +85,14 @@ def consume(run: Tool, cluster: LocalCluster, made: str) -> Tool:
     def consume(main: Tool, count: int, *properties: str, options: tuple[str, ...] = ()) -> Any:
         words = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", made]
         words += ["--from-beginning", "--max-messages", str(count), *options]
-        for each in (f"schema.registry.url={cluster.registry_url}", *properties):
-            words += ["--property", each]
+        for entry in (f"schema.registry.url={cluster.registry_url}", *properties):
+            words += ["--property", entry]
         return run(main, *words)
 
     return consume
 
 
-def read(bootstrap: str, topic: str, count: int) -> list[Record]:
+def read(bootstrap: str, topic: str, count: int) -> list[ConsumerRecord]:
     with Consumer(bootstrap, topic, auto_offset_reset="earliest") as consumer:
         return consumer.take(count)
 
@@ -230,7 +230,7 @@ def test_a_plain_console_consumer_takes_the_formatter(produce: Tool, consume: To
         ("1", ('value.schema="int"', "schema.registry.url=localhost"), "No schema registry answer"),
     ],
 )
-def test_what_a_producer_refuses(
+def test_a_producer_refuses_invalid_options(
     produce: Tool, line: str, properties: tuple[str, ...], sentence: str
 ) -> None:
     ran = produce(tools.avro_producer, f"{line}\n", *properties)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.app import main
-from ottla.cli.verbs.schema_findings import findings
+from ottla.cli.verbs.incompatibilities import read_incompatibilities
 from ottla.testing import LocalCluster
 
 Tool = Callable[..., Any]
@@ -68,7 +68,9 @@ def test_a_subject_from_its_first_version_to_its_end(
     assert "deleted" in schemas("list", topic, "--deleted").out
 
 
-def test_a_schema_that_may_not_follow(schemas: Tool, topic: str, order: str, broken: str) -> None:
+def test_an_incompatible_schema_is_refused(
+    schemas: Tool, topic: str, order: str, broken: str
+) -> None:
     schemas("register", topic, order)
     for verb in ("check", "register"):
         ran = schemas(verb, topic, broken)
@@ -85,7 +87,7 @@ def test_a_schema_that_may_not_follow(schemas: Tool, topic: str, order: str, bro
     assert schemas("config", topic, "--unset").out == f"BACKWARD  {topic}\n"
 
 
-def test_what_differs_and_who_can_read_what(
+def test_diff_shows_differences_and_compatibility(
     schemas: Tool, topic: str, order: str, tmp_path: Path
 ) -> None:
     schemas("register", topic, order)
@@ -120,7 +122,7 @@ def test_other_languages_with_references(schemas: Tool, topic: str, tmp_path: Pa
     [
         (["show", "nope"], "`ottla schemas list` shows the subjects there are."),
         (["show"], "give a subject or --id"),
-        (["check", "nope", "FILE"], "nope has no versions: there is nothing to compare with"),
+        (["check", "nope", "FILE"], "nope has no versions, so there is nothing to compare with"),
         (["register", "x", "/nowhere.avsc"], "/nowhere.avsc: No such file or directory"),
         (["register", "x", "/nowhere"], "give --type avro, json or protobuf"),
         (["register", "x", "FILE", "--type", "xml"], "--type xml: expected avro, json or protobuf"),
@@ -128,13 +130,13 @@ def test_other_languages_with_references(schemas: Tool, topic: str, tmp_path: Pa
         (["config", "--level", "nope"], "Valid values are none, backward"),
     ],
 )
-def test_errors_say_what_to_do(schemas: Tool, order: str, words: list[str], sentence: str) -> None:
+def test_errors_name_the_remedy(schemas: Tool, order: str, words: list[str], sentence: str) -> None:
     ran = schemas(*(order if word == "FILE" else word for word in words))
     assert sentence in ran.err
     assert ran.code == 1
 
 
-def test_no_registry_there(run: Tool) -> None:
+def test_an_unreachable_registry_is_reported(run: Tool) -> None:
     ran = run(main, "schemas", "list", "-r", "http://127.0.0.1:1")
     assert "`ottla serve --registry` or `ottla registry` starts one" in ran.err
     assert run(main, "schemas", "list", "-r", "ftp://x").err.startswith("error --registry:")
@@ -152,7 +154,7 @@ def test_a_password_comes_from_standard_input_where_there_is_no_terminal(
 
 
 def test_messages_of_confluents_registry_have_no_remedy() -> None:
-    (found,) = findings(
+    (found,) = read_incompatibilities(
         [
             "{errorType:'TYPE_MISMATCH', description:'The type (path '/fields/0/type') of a field',"
             " additionalInfo:'reader type: STRING'}",

@@ -1,7 +1,8 @@
-"""kafka-server-stop and zookeeper-server-stop end what the start scripts have recorded, only."""
+"""kafka-server-stop and zookeeper-server-stop end only what the start scripts recorded."""
 
 from __future__ import annotations
 
+import pwd
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from local_services import WAIT_S_MAX, reserved_ports, until
 
 from ottla.cli.kafka import server_stop, zookeeper_server_stop
+from ottla.cli.kafka.started_server import recorded_servers
 from ottla.cli.local.process_identity import identity_of
 from ottla.cli.local.run_records import FOLDER, RunRecords
 from ottla.testing.zookeeper import ZooKeeperServer
@@ -35,7 +37,7 @@ def properties(tmp_path: Path, node: int) -> Path:
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A broker that looks alike, but that kafka-server-start has not started."""
+    """A similar broker, which kafka-server-start has not started."""
     words = ["serve", str(properties(tmp_path, 9))]
     process = subprocess.Popen(
         [sys.executable, "-m", "ottla.cli", *words],
@@ -43,7 +45,7 @@ def stranger(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         stderr=subprocess.DEVNULL,
     )
     yield process
-    assert process.poll() is None, "the stranger runs as before"
+    assert process.poll() is None, "the other process runs as before"
     process.kill()
     process.wait(WAIT_S_MAX)
 
@@ -55,7 +57,7 @@ def daemon(tmp_path: Path, node: int) -> int:
     subprocess.run([*START, "-daemon", str(properties(tmp_path, node))], check=True)
     until(lambda: log.read_text().count("started in") > before)
     found = RunRecords().alive("kafka-server-start")
-    return next(each.process.pid for each in found if each.details["node.id"] == str(node))
+    return next(record.process.pid for record in found if record.details["node.id"] == str(node))
 
 
 def has_ended(pid: int) -> bool:
@@ -74,7 +76,7 @@ def test_only_recorded_brokers_end(
     assert server_stop.main(["--node-id=7"]) == 1
     assert server_stop.main([]) == 0
     until(lambda: has_ended(one))
-    assert "stopped" in (tmp_path / "logs" / "kafkaServer.out").read_text()
+    assert "Shut down completed" in (tmp_path / "logs" / "kafkaServer.out").read_text()
     capfd.readouterr()
     assert server_stop.main([]) == 1
     assert capfd.readouterr().out == "No kafka server to stop\n"
@@ -96,7 +98,9 @@ def test_a_broker_in_the_foreground_is_recorded_while_it_runs(
     assert RunRecords().find("kafka-server-start") == []
 
 
-def test_how_it_is_used(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usage_is_printed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert server_stop.main(["--help"]) == 0
     assert "It ends nothing else" in capfd.readouterr().out
     assert server_stop.main(["--all"]) == 1
@@ -109,6 +113,26 @@ def test_how_it_is_used(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.M
     monkeypatch.setenv("SIGNAL", "NONE")
     assert server_stop.main([]) == 1
     assert "there is no such signal" in capfd.readouterr().err
+
+
+def test_a_server_without_a_home_directory_starts(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As under the random user ids of some container platforms."""
+
+    def no_such_user(uid: int) -> None:
+        raise KeyError(uid)
+
+    for name in (FOLDER, "HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", no_such_user)
+    with recorded_servers("kafka-server-start", {}):
+        pass
+    words = "there is no home directory for run records: set OTTLA_RUN_DIR to a folder"
+    unrecorded = f"kafka-server-start: kafka-server-stop will not find this server: {words}\n"
+    assert capfd.readouterr().err == unrecorded
+    assert server_stop.main([]) == 1
+    assert capfd.readouterr().err == f"kafka-server-stop: {words}\n"
 
 
 @pytest.mark.zookeeper

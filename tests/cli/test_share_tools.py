@@ -13,7 +13,7 @@ from ottla.cli.kafka.console_share_consumer import main as console_main
 from ottla.cli.kafka.share_groups import main
 from ottla.cli.main import main as ottla_main
 from ottla.client import Admin, ErrorCode, KafkaError, ShareConsumer, TopicPartition
-from ottla.client.shares import ShareOffset
+from ottla.client.share_groups import ShareOffset
 
 Tool = Callable[..., Any]
 
@@ -63,7 +63,7 @@ def test_a_group_without_members(shares: Tool, admin: Admin, five: str, empty: s
     assert empty in shares("--list").lines
     header, *rows = shares("--list", "--state", "empty").lines
     assert header.split() == ["GROUP", "STATE"]
-    assert [empty, "Empty"] in [each.split() for each in rows]
+    assert [empty, "Empty"] in [line.split() for line in rows]
     assert empty not in shares("--list", "--state", "stable").out
     described = shares("--describe", "--group", empty)
     blank, header, row = described.lines
@@ -132,7 +132,7 @@ def test_delete_offsets_and_group(shares: Tool, admin: Admin, five: str, empty: 
     words = ("--delete-offsets", "--group", empty, "--topic", five)
     ran = shares(*words, "--topic", "no-such-topic")
     assert ran.lines[1].split() == ["TOPIC", "STATUS"]
-    assert sorted(each.split()[1] for each in ran.lines[2:]) == ["Error:", "Successful"]
+    assert sorted(line.split()[1] for line in ran.lines[2:]) == ["Error:", "Successful"]
     assert admin.shares.offsets(empty) == {}
     said = shares("--describe", "--group", empty).err
     assert said == f"\nShare group '{empty}' has no offset information.\n"
@@ -141,7 +141,7 @@ def test_delete_offsets_and_group(shares: Tool, admin: Admin, five: str, empty: 
     assert empty not in shares("--list").lines
 
 
-def test_a_group_nobody_knows(shares: Tool, admin: Admin) -> None:
+def test_an_unknown_group_is_reported(shares: Tool, admin: Admin) -> None:
     ran = shares("--describe", "--group", "no-such")
     assert ran.out == (
         "\nError: Executing share group command failed due to"
@@ -199,7 +199,7 @@ def test_records_as_from_a_queue(bootstrap: str, five: str, empty: str) -> None:
         consumer.commit()
         assert consumer.has_more
     with ShareConsumer(bootstrap, five, group=empty) as consumer:
-        assert sorted(each or b"" for each in take(consumer, 4)) == [b"0", b"2", b"3", b"4"]
+        assert sorted(record or b"" for record in take(consumer, 4)) == [b"0", b"2", b"3", b"4"]
 
 
 def test_console_share_consumer(run: Tool, bootstrap: str, five: str, empty: str) -> None:
@@ -211,7 +211,7 @@ def test_console_share_consumer(run: Tool, bootstrap: str, five: str, empty: str
     assert released.lines == ["Offset:0\tDelivery:1\t0", "Offset:1\tDelivery:1\t1"]
     assert released.err == "Processed a total of 2 messages\n"
     again = run(console_main, *server, "--max-messages", "5", "--timeout-ms", "30000", *shown)
-    assert sorted(each.split("\t")[1] for each in again.lines) == ["0", "1", "2", "3", "4"]
+    assert sorted(line.split("\t")[1] for line in again.lines) == ["0", "1", "2", "3", "4"]
     both = run(console_main, *server, "--reject", "--release")
     assert both.err.startswith("At most one of --reject and --release may be specified.")
     no_topic = run(console_main, "--bootstrap-server", bootstrap)

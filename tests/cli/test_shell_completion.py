@@ -14,7 +14,7 @@ WAIT_S_MAX = 60.0
 ENVIRONMENT = {
     **os.environ,
     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    # Without this typer looks which shell has started it, which need not be the one asked for.
+    # Without this, typer detects the shell that started it, which may be another one.
     "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
 }
 
@@ -32,7 +32,7 @@ def said(*words: str, **variables: str) -> str:
 
 
 def bash(line: str) -> list[str]:
-    """What bash offers behind this line."""
+    """Bash's completions of this line."""
     script = (
         'eval "$(ottla --show-completion bash)"; complete -p ottla >/dev/null;'
         f" COMP_WORDS=({line}); COMP_CWORD={len(line.split()) - 1}; _ottla_completion ottla;"
@@ -49,7 +49,7 @@ def test_bash_completes_verbs_commands_and_options() -> None:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_are_answered(shell: str) -> None:
-    """Each shell asks in its own way, with the words in a variable of its own."""
+    """Each shell passes the words in its own variable."""
     assert "ottla" in said("ottla", "--show-completion", shell)
     variables = {
         "_OTTLA_COMPLETE": f"complete_{shell}",

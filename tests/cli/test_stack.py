@@ -1,10 +1,15 @@
-"""Services that do not do as they are asked: what a stack of processes does with them."""
+"""Unresponsive services in a stack of processes."""
 
 from __future__ import annotations
 
+import errno
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +17,12 @@ from local_services import reserved_ports, until
 
 from ottla.cli.kafka.tool import ToolError
 from ottla.cli.local.local_service import LocalService, launch, tail
+from ottla.cli.local.process_identity import own_identity
 from ottla.cli.local.run_records import FOLDER, RunRecord, RunRecords
-from ottla.cli.local.stack import UP, ServiceEnded, Stack, stack_of
+from ottla.cli.local.stack import UP, ServiceFailure, Stack, stack_of
+from ottla.cli.local.status_view import _row
 from ottla.cli.local.stop_signals import StopSignals
+from ottla.cli.local.supervise import _report
 
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True)"
 WAITS = "; time.sleep(600)"
@@ -33,7 +41,7 @@ def service(stack: Stack, name: str, code: str, port: int = 1, wave: int = 0) ->
     return LocalService(name, command, port, "broker", stack.folder / f"{name}.log", wave)
 
 
-def test_a_second_signal_ends_what_does_not_listen(stack: Stack) -> None:
+def test_a_second_signal_kills_unresponsive_services(stack: Stack) -> None:
     record = stack.launch(service(stack, "deaf", STUBBORN + WAITS))
     until(lambda: "deaf" in Path(record.log).read_text())
     asked_twice = threading.Event()
@@ -44,7 +52,7 @@ def test_a_second_signal_ends_what_does_not_listen(stack: Stack) -> None:
     asked_twice.set()
     ending.join(60)
     assert not record.is_alive
-    assert [each.name for each in ended] == ["deaf"]
+    assert [stopped.name for stopped in ended] == ["deaf"]
     assert stack.services == []
 
 
@@ -55,15 +63,93 @@ def test_the_last_wave_ends_first(stack: Stack) -> None:
     ended: list[RunRecord] = []
     stack.end(ended.append)
     assert ended[-1].name == "broker"
-    assert {each.name for each in ended[:2]} == {"registry", "sql"}
+    assert {record.name for record in ended[:2]} == {"registry", "sql"}
+
+
+RESTART = """
+import sys
+from pathlib import Path
+from ottla.cli.local.stack import UP, Stack
+Stack(UP, Path(sys.argv[1])).restart(sys.argv[2], lambda *_: None)
+"""
+
+
+@contextmanager
+def restart_in_another_terminal(stack: Stack, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Once the record names the command."""
+    words = [sys.executable, "-c", RESTART, str(stack.folder), name]
+    with subprocess.Popen(words) as restart:
+        try:
+            until(lambda: stack.service(name).is_restarting)
+            yield restart
+        finally:
+            restart.kill()
+
+
+def test_a_record_keeps_its_process_while_that_is_restarted(stack: Stack) -> None:
+    record = stack.launch(service(stack, "deaf", STUBBORN + WAITS))
+    until(lambda: "deaf" in Path(record.log).read_text())
+    with restart_in_another_terminal(stack, "deaf") as restart:
+        meanwhile = stack.service("deaf")
+        assert (meanwhile.process, meanwhile.is_alive) == (record.process, True)
+        with pytest.raises(ToolError, match="deaf is being restarted by the process"):
+            stack.restart("deaf", lambda *_: None)
+        stack.kill("deaf")
+        until(lambda: stack.service("deaf").process != record.process)
+        started = stack.service("deaf")
+        assert started.is_alive
+        assert not started.is_restarting
+        assert restart.poll() is None, "kill did not hit the command"
+
+
+def test_a_stack_ends_restarts_before_services(stack: Stack) -> None:
+    record = stack.launch(service(stack, "deaf", STUBBORN + WAITS))
+    until(lambda: "deaf" in Path(record.log).read_text())
+    with restart_in_another_terminal(stack, "deaf") as restart:
+        stack.end(lambda _: None, lambda: restart.poll() is not None)
+        assert restart.poll() == -signal.SIGTERM
+        assert not record.is_alive
+        assert stack.services == []
+
+
+def test_a_stack_runs_while_its_only_service_is_restarted(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = stack.launch(service(stack, "broker", "pass"))
+    until(lambda: not record.is_alive)
+    assert not stack.is_alive
+    restarted = replace(record, restarter=own_identity())
+    stack.records.write(restarted)
+    assert stack.is_alive
+    assert stack_of(UP, None, Path("elsewhere")).services == [restarted]
+    assert _row(restarted)["state"] == "starts"
+    gone: set[str] = set()
+    _report(stack, record, restarted, gone)
+    assert (gone, capsys.readouterr().out) == (set(), "")
+    _report(stack, restarted, record, gone)  # the command has died
+    assert gone == {"broker"}
 
 
 def test_a_service_that_ends_while_it_starts_says_how(stack: Stack) -> None:
     with reserved_ports(1) as (port,), StopSignals() as signals:
         record = stack.launch(service(stack, "short", "print('no'); raise SystemExit(3)", port))
-        with pytest.raises(ServiceEnded, match="short has ended with exit code 3"):
+        with pytest.raises(ServiceFailure, match="short has ended with exit code 3"):
             stack.wait_until_ready([record], lambda *_: None, signals)
     assert tail(Path(record.log)) == "no"
+
+
+def test_a_process_that_can_not_be_recorded_is_ended(tmp_path: Path) -> None:
+    class Unwritable(RunRecords):
+        def write(self, record: RunRecord) -> None:
+            written.append(record)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    written: list[RunRecord] = []
+    stack = Stack(UP, tmp_path / "data", Unwritable(tmp_path / "run"))
+    with pytest.raises(OSError, match="No space left"):
+        stack.launch(service(stack, "broker", "import time" + WAITS))
+    assert len(written) == 1
+    assert not written[0].is_alive
 
 
 def test_a_log_shows_its_last_run_only(tmp_path: Path) -> None:
@@ -75,7 +161,7 @@ def test_a_log_shows_its_last_run_only(tmp_path: Path) -> None:
     assert tail(tmp_path / "none") == ""
 
 
-def test_one_of_several_is_chosen_by_its_folder(
+def test_a_stack_is_chosen_by_its_folder(
     stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -92,4 +178,4 @@ def test_one_of_several_is_chosen_by_its_folder(
         stack_of(UP, None, Path("elsewhere"))
     assert stack_of(UP, stack.folder, default).folder == stack.folder
     other.end(lambda _: None)
-    assert [each.folder for each in RunRecords().find(UP)] == [str(stack.folder)]
+    assert [record.folder for record in RunRecords().find(UP)] == [str(stack.folder)]

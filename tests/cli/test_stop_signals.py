@@ -1,4 +1,4 @@
-"""Which signals ask for an end, and which for one at once."""
+"""Which signals ask for a clean end, and which for an immediate one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ottla.cli.local.stop_signals import StopSignals
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
-def test_only_ctrl_c_asks_again(number: signal.Signals) -> None:
-    """A terminal that closes may say so twice, and `ottla down` sends SIGTERM beside a Ctrl-C."""
+def test_only_ctrl_c_needs_a_second_signal(number: signal.Signals) -> None:
+    """A closing terminal may send SIGHUP twice, and `ottla down` sends SIGTERM after a Ctrl-C."""
     with StopSignals() as signals:
-        assert not signals.asked
+        assert not signals.stopping
         signal.raise_signal(number)
-        assert signals.asked
+        assert signals.stopping
         signal.raise_signal(number)
         assert signals.urgent == (number == signal.SIGINT)

@@ -1,4 +1,4 @@
-"""kafka-storage: ids, formatting and its honest answers; a broker takes the id it finds."""
+"""kafka-storage: ids, formatting and refusals; a broker uses the id that it finds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def properties(tmp_path: Path) -> Path:
 
 
 def cluster_of(tmp_path: Path) -> str:
-    """The id of a broker that starts on these directories."""
+    """The broker id that a broker finds in these directories."""
     with reserve_port() as reserved:
         port = reserved.getsockname()[1]
         own = {"node.id": "7", "log.dirs": f"{tmp_path}/a,{tmp_path}/b"}
@@ -70,7 +70,7 @@ def test_a_broker_takes_the_id_of_its_formatted_directories(
     assert cluster_of(tmp_path) == cluster
 
 
-def test_what_is_formatted_stays(run: Run, properties: Path) -> None:
+def test_formatted_directories_are_kept(run: Run, properties: Path) -> None:
     words = ("format", "--config", str(properties), "--cluster-id", "AAAAAAAAQACAAAAAAAAAAA")
     assert run(storage.main, *words).code == 0
     again = run(storage.main, *words)
@@ -90,7 +90,7 @@ def test_directories_of_two_clusters(run: Run, properties: Path, tmp_path: Path)
     assert done.code == 1
 
 
-def test_honest_answers(run: Run, properties: Path) -> None:
+def test_format_explains_its_refusals(run: Run, properties: Path) -> None:
     words = ("format", "--config", str(properties), "--cluster-id")
     quorum = run(storage.main, *words, "AAAAAAAAQACAAAAAAAAAAA", "--standalone")
     assert quorum.code == 0

@@ -30,7 +30,7 @@ def tool(run: Tool, bootstrap: str) -> Tool:
 
 
 def beat(admin: Admin, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
-    answer = admin._session.lines.call(
+    answer = admin._session.connections.call(
         request,
         ApiKey.STREAMS_GROUP_HEARTBEAT,
         StreamsGroupHeartbeatResponse,
@@ -115,7 +115,7 @@ def test_describe_members_and_state(tool: Tool, live: str) -> None:
     assert state[1].split()[-4:] == ["Stable", "2", "2", "1"]
 
 
-def test_a_group_that_is_not_there(tool: Tool) -> None:
+def test_an_unknown_group_is_refused(tool: Tool) -> None:
     assert tool("--describe", "--group", "nope").lines == [
         "",
         "Error: Executing streams group command failed due to"

@@ -38,7 +38,7 @@ def test_a_job_is_described_as_kafka_does(
     ("text", "words"),
     [("x = 1", "has no topology"), ("config = 3", "config is a mapping"), (None, "no file")],
 )
-def test_a_file_that_is_no_job_is_told_so(
+def test_a_file_without_a_job_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, words: str
 ) -> None:
     path = tmp_path / "no_job.py"
@@ -56,7 +56,7 @@ def test_a_file_that_is_no_job_is_told_so(
         ("x = (", "line 1", "SyntaxError: '(' was never closed"),
     ],
 )
-def test_what_is_wrong_in_a_job_is_shown_as_far_as_it_is_the_authors(
+def test_errors_in_a_job_show_only_the_authors_frames(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: str, words: str
 ) -> None:
     path = tmp_path / "wrong_job.py"
@@ -96,12 +96,12 @@ def test_a_reset_sets_offsets_and_deletes_internal_topics(
     assert "Reset-offsets for input topics [orders]" in shown
     assert "Topic: orders Partition: 1 Offset: 0" in shown
     with stopped.admin() as admin:
-        left = {each for each in admin.topics.names() if each.startswith("app")}
+        left = {name for name in admin.topics.names() if name.startswith("app")}
         assert left == {"app-notes", "apple-k-changelog"}
-        assert {each.offset for each in admin.groups.offsets("app").values()} == {0}
+        assert {offset.offset for offset in admin.groups.offsets("app").values()} == {0}
 
 
-def test_a_reset_tells_what_it_can_not_do(
+def test_a_reset_reports_unsupported_options(
     stopped: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--bootstrap-server", stopped.bootstrap_servers, "--application-id", "app"]

@@ -1,4 +1,4 @@
-"""Every tool and every verb logs in by --command-config, and says so if it can't."""
+"""Every tool and every verb logs in by --command-config, and reports a failed login."""
 
 from __future__ import annotations
 
@@ -59,6 +59,16 @@ TOOLS: Mapping[str, list[str]] = {
     "verifiable_consumer": [
         *TOPIC,
         *("--group-id", "door", "--max-messages", "1", "--reset-policy", "earliest"),
+        *CONFIG,
+    ],
+    "verifiable_share_consumer": [
+        *TOPIC,
+        *("--group-id", "queue", "--max-messages", "1", "--offset-reset-strategy", "earliest"),
+        *CONFIG,
+    ],
+    "share_consumer_perf_test": [
+        *TOPIC,
+        *("--num-records", "1", "--group", "fast-queue", "--timeout", "1000"),
         *CONFIG,
     ],
     "log_dirs": ["--describe", *CONFIG],
@@ -123,8 +133,8 @@ def files(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> di
             f'sasl.jaas.config={MODULE} required \\\n  username="alice" password="{password}";\n'
             f"ssl.truststore.type=PEM\nssl.truststore.location={trust}\n"
         )
-    wish = {"partitions": [{"topic": "door", "partition": 0, "offset": 0}], "version": 1}
-    (folder / "records.json").write_text(json.dumps(wish))
+    deletion = {"partitions": [{"topic": "door", "partition": 0, "offset": 0}], "version": 1}
+    (folder / "records.json").write_text(json.dumps(deletion))
     return {
         "PLACE": cluster.bootstrap_servers,
         "RIGHT": str(folder / "right"),
@@ -163,9 +173,9 @@ def test_a_tool_of_kafka_logs_in(
 ) -> None:
     assert _run(tool, TOOLS[tool], files, "RIGHT", monkeypatch) == 0, capfd.readouterr().err
     _run(tool, TOOLS[tool], files, "WRONG", monkeypatch)
-    told = capfd.readouterr()
-    assert "authentication as User:alice by PLAIN failed at" in told.out + told.err
-    assert "hunter3" not in told.out + told.err
+    output = capfd.readouterr()
+    assert "authentication as User:alice by PLAIN failed at" in output.out + output.err
+    assert "hunter3" not in output.out + output.err
 
 
 @pytest.mark.parametrize("case", OLD_NAMES)
@@ -200,8 +210,8 @@ def test_a_verb_logs_in(
     place = ["--bootstrap-server", files["PLACE"], "--command-config"]
     assert ottla([*VERBS[verb], *place, files["RIGHT"]]) == 0, capfd.readouterr().err
     assert ottla([*VERBS[verb], *place, files["WRONG"]]) == 1
-    told = capfd.readouterr()
-    assert "authentication as User:alice by PLAIN failed at" in told.out + told.err
+    output = capfd.readouterr()
+    assert "authentication as User:alice by PLAIN failed at" in output.out + output.err
 
 
 def test_every_tool_that_speaks_to_brokers_is_in_the_table() -> None:

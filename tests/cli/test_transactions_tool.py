@@ -22,7 +22,7 @@ def transactions(run: Tool, bootstrap: str) -> Tool:
 
 @pytest.fixture
 def name() -> str:
-    """A transactional id that nobody has used yet."""
+    """An unused transactional id."""
     return f"tx-{uuid.uuid4().hex[:12]}"
 
 
@@ -34,7 +34,7 @@ def producer(bootstrap: str, name: str) -> Iterator[Producer[Any, Any]]:
 
 def rows(ran: Any) -> list[dict[str, str]]:
     """Each row by the names of its columns; each cell has a tab behind it."""
-    header, *lines = ([cell.strip() for cell in each.split("\t")[:-1]] for each in ran.lines)
+    header, *lines = ([cell.strip() for cell in entry.split("\t")[:-1]] for entry in ran.lines)
     return [dict(zip(header, line, strict=True)) for line in lines]
 
 
@@ -43,7 +43,7 @@ def test_list_and_describe(
 ) -> None:
     with producer.transaction():
         producer.send(five, b"x", partition=0).result()
-        (row,) = (each for each in rows(transactions("list")) if each["TransactionalId"] == name)
+        (row,) = (entry for entry in rows(transactions("list")) if entry["TransactionalId"] == name)
         assert row["TransactionState"] == "Ongoing"
         ran = transactions("describe", "--transactional-id", name)
         (found,) = rows(ran)
@@ -59,7 +59,7 @@ def test_list_and_describe(
     assert name not in long_ago.out
 
 
-def test_an_id_that_has_begun_nothing(
+def test_an_id_without_a_transaction_is_shown(
     transactions: Tool, producer: Producer[Any, Any], name: str
 ) -> None:
     (found,) = rows(transactions("describe", "--transactional-id", name))
@@ -69,7 +69,7 @@ def test_an_id_that_has_begun_nothing(
     assert found["TopicPartitions"] == ""
 
 
-def test_an_id_nobody_knows(transactions: Tool, name: str) -> None:
+def test_an_unknown_id_is_reported(transactions: Tool, name: str) -> None:
     ran = transactions("describe", "--transactional-id", name)
     assert ran.err == (
         f"Failed to describe transaction state of transactional-id `{name}`: DescribeTransactions"
@@ -133,7 +133,7 @@ def test_abort_by_start_offset(
         plain.send(topic, b"kept").result()
     settings = {"isolation.level": "read_committed"}
     with Consumer(bootstrap, topic, auto_offset_reset="earliest", settings=settings) as consumer:
-        assert [each.value for each in consumer.take(1)] == [b"kept"]
+        assert [record.value for record in consumer.take(1)] == [b"kept"]
 
 
 def test_abort_by_producer(
@@ -195,7 +195,7 @@ def test_wrong_command_lines(transactions: Tool, words: list[str], sentence: str
         ),
     ],
 )
-def test_what_is_refused(transactions: Tool, words: list[str], sentence: str) -> None:
+def test_invalid_requests_are_refused(transactions: Tool, words: list[str], sentence: str) -> None:
     ran = transactions(*words)
     assert ran.err.startswith(sentence)
     assert ran.code == 1

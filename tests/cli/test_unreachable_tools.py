@@ -1,4 +1,4 @@
-"""Every tool, at an address where nobody listens: it says so at once, and ends or can be ended."""
+"""Every tool, at an address without a listener: it reports that at once, and exits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.testing.ports import reserve_port
 
 WAIT_S: Final = 60.0
 
-# The words with which each tool asks a broker; `@` is its address.
+# The arguments with which each tool connects; `@` is the broker's address.
 AT: Final = ("--bootstrap-server", "@")
 TOOLS: Final[dict[str, tuple[str, ...]]] = {
     "kafka-topics": (*AT, "--list"),
@@ -46,6 +46,9 @@ TOOLS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "kafka-verifiable-producer": (*AT, "--topic", "x", "--max-messages", "1"),
     "kafka-verifiable-consumer": (*AT, "--topic", "x", "--group-id", "g", "--max-messages", "1"),
+    "kafka-verifiable-share-consumer": (*AT, "--topic", "x", "--group-id", "g"),
+    "kafka-share-consumer-perf-test": (*AT, "--topic", "x", "--num-records", "1"),
+    "kafka-replica-verification": ("--broker-list", "@"),
     "kafka-leader-election": (*AT, "--election-type", "preferred", "--all-topic-partitions"),
     "kafka-cluster": ("cluster-id", *AT),
     "kafka-features": (*AT, "describe"),
@@ -65,7 +68,7 @@ TOOLS: Final[dict[str, tuple[str, ...]]] = {
 }
 AS_KAFKA: Final = ("kafka-consumer-groups", "kafka-share-groups", "kafka-streams-groups")
 """They print the error, and their exit code is 0."""
-# These wait for a broker, as Kafka's own do: they say so, and Ctrl-C ends them.
+# These wait for a broker, as Kafka's own do: they log it, and Ctrl-C ends them.
 PATIENT: Final[dict[str, tuple[str, ...]]] = {
     "kafka-console-producer": (*AT, "--topic", "x"),
     "kafka-console-consumer": (*AT, "--topic", "x"),
@@ -99,9 +102,9 @@ def nobody() -> Iterator[str]:
 
 
 def scripts() -> dict[str, EntryPoint]:
-    found = (each for each in entry_points(group="console_scripts"))
-    ours = (each for each in found if each.module.startswith("ottla.cli"))
-    return {each.name: each for each in ours if not each.name.endswith(".sh")}
+    found = (entry_point for entry_point in entry_points(group="console_scripts"))
+    ours = (entry for entry in found if entry.module.startswith("ottla.cli"))
+    return {part.name: part for part in ours if not part.name.endswith(".sh")}
 
 
 def command(tool: str, words: tuple[str, ...], nobody: str, tmp_path: Path) -> list[str]:
@@ -114,14 +117,16 @@ def command(tool: str, words: tuple[str, ...], nobody: str, tmp_path: Path) -> l
     return [sys.executable, "-c", code, *verb, *(given.get(word, word) for word in words)]
 
 
-def test_every_tool_is_here() -> None:
-    named = {each.split()[0] for each in (*TOOLS, *PATIENT)} | OTHERS
+def test_every_tool_is_covered() -> None:
+    named = {line.split()[0] for line in (*TOOLS, *PATIENT)} | OTHERS
     new = set(scripts()) - named
-    assert not new, f"{new}: what do they say where nobody listens?"
+    assert not new, f"{new}: add the message for an address without a listener"
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_tool_says_so_and_ends(tool: str, nobody: str, tmp_path: Path) -> None:
+def test_a_tool_reports_an_unreachable_broker_and_exits(
+    tool: str, nobody: str, tmp_path: Path
+) -> None:
     done = subprocess.run(
         command(tool, TOOLS[tool], nobody, tmp_path),
         stdin=subprocess.DEVNULL,
@@ -137,7 +142,7 @@ def test_a_tool_says_so_and_ends(tool: str, nobody: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("tool", PATIENT)
 @pytest.mark.parametrize("typed", [b"", b"a line\n"])
-def test_at_a_prompt_it_is_said_before_the_first_line_and_ctrl_c_ends_it(
+def test_at_a_prompt_the_error_comes_before_the_first_line_and_ctrl_c_ends_the_tool(
     tool: str, typed: bytes, nobody: str, tmp_path: Path
 ) -> None:
     words = command(tool, PATIENT[tool], nobody, tmp_path)
@@ -157,7 +162,7 @@ def test_at_a_prompt_it_is_said_before_the_first_line_and_ctrl_c_ends_it(
 
 
 def read_until(terminal: int, wanted: bytes | None) -> bytes:
-    """What is shown until then; None: until the program has ended."""
+    """The output until `text` appears; with None, until the program exits."""
     shown = b""
     deadline = time.monotonic() + WAIT_S
     while wanted is None or wanted not in shown:
@@ -165,7 +170,7 @@ def read_until(terminal: int, wanted: bytes | None) -> bytes:
         if select.select([terminal], [], [], 0.1)[0]:
             try:
                 data = os.read(terminal, 4096)
-            except OSError:  # how a terminal says that nobody has it open any more
+            except OSError:  # how a terminal reports that it was closed
                 data = b""
             if not data:
                 assert wanted is None, shown.decode()

@@ -1,4 +1,4 @@
-"""`ottla up`, `ottla status` and `ottla down`, as somebody would type them."""
+"""`ottla up`, `ottla status` and `ottla down`, as typed by a user."""
 
 from __future__ import annotations
 
@@ -43,9 +43,11 @@ def has_ended(pid: int) -> bool:
     return identity_of(pid) is None
 
 
-def test_one_command_starts_them_and_ctrl_c_ends_all(tmp_path: Path, ports: list[int]) -> None:
+def test_one_command_starts_all_services_and_ctrl_c_ends_them(
+    tmp_path: Path, ports: list[int]
+) -> None:
     with foreground(tmp_path, *words_of(ports), "--override", "num.partitions=3") as up:
-        said = up.wait_for("Ctrl-C ends all of them")
+        said = up.wait_for("Ctrl-C stops all of them")
         assert f"127.0.0.1:{ports[0]}" in said
         assert f"http://127.0.0.1:{ports[1]}" in said
         assert "Ready in" in said
@@ -58,19 +60,19 @@ def test_one_command_starts_them_and_ctrl_c_ends_all(tmp_path: Path, ports: list
         assert registry.subjects() == []
         registry.close()
         services = status_of(tmp_path)
-        assert {name: each["state"] for name, each in services.items()} == {
+        assert {name: service["state"] for name, service in services.items()} == {
             "broker": "ready",
             "registry": "ready",
         }
         assert up.end(signal.SIGINT) == 0
         assert up.output.endswith("all stopped\n")
-    assert all(has_ended(each["pid"]) for each in services.values())
+    assert all(has_ended(service["pid"]) for service in services.values())
     assert RunRecords().find(UP) == []
 
 
 def test_a_service_that_dies_is_reported_with_its_log(tmp_path: Path, ports: list[int]) -> None:
     with foreground(tmp_path, *words_of(ports)) as up:
-        up.wait_for("Ctrl-C ends all of them")
+        up.wait_for("Ctrl-C stops all of them")
         pid = status_of(tmp_path)["registry"]["pid"]
         os.kill(pid, signal.SIGKILL)
         said = up.wait_for("registry was ended by SIGKILL")
@@ -82,24 +84,26 @@ def test_a_service_that_dies_is_reported_with_its_log(tmp_path: Path, ports: lis
         assert up.end() == 0
 
 
-def test_down_in_another_terminal_ends_them(tmp_path: Path, ports: list[int]) -> None:
+def test_down_in_another_terminal_ends_all_services(tmp_path: Path, ports: list[int]) -> None:
     with foreground(tmp_path, *words_of(ports)) as up:
-        up.wait_for("Ctrl-C ends all of them")
+        up.wait_for("Ctrl-C stops all of them")
         services = status_of(tmp_path)
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         done = ran(elsewhere, "down")
         assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "all stopped")
         assert up.process.wait(60) == 0
-    assert all(has_ended(each["pid"]) for each in services.values())
+    assert all(has_ended(service["pid"]) for service in services.values())
     again = ran(tmp_path, "down")
     assert again.returncode == 1
     assert "nothing runs" in again.stderr
 
 
-def test_what_outlives_its_terminal_is_found_and_ended(tmp_path: Path, ports: list[int]) -> None:
+def test_services_that_outlive_their_terminal_are_found_and_ended(
+    tmp_path: Path, ports: list[int]
+) -> None:
     with foreground(tmp_path, *words_of(ports, "broker")) as up:
-        up.wait_for("Ctrl-C ends all of them")
+        up.wait_for("Ctrl-C stops all of them")
         up.end(signal.SIGKILL)
     broker = status_of(tmp_path)["broker"]
     assert broker["state"] == "ready"
@@ -112,7 +116,7 @@ def test_what_outlives_its_terminal_is_found_and_ended(tmp_path: Path, ports: li
 
 def test_detached_services_keep_their_data(tmp_path: Path, ports: list[int]) -> None:
     words = [*words_of(ports, "broker"), "--detach"]
-    assert "`ottla down` ends them" in ran(tmp_path, *words).stdout
+    assert "`ottla down` stops them" in ran(tmp_path, *words).stdout
     with Admin(f"127.0.0.1:{ports[0]}") as admin:
         admin.topics.create("kept", 1)
     assert ran(tmp_path, "down", "--data", "ottla-data").returncode == 0
@@ -130,9 +134,7 @@ def test_a_service_that_does_not_start_ends_the_others(tmp_path: Path, ports: li
     assert RunRecords().find(UP) == []
 
 
-def test_a_port_that_is_taken_is_said_before_anything_starts(
-    tmp_path: Path, ports: list[int]
-) -> None:
+def test_a_taken_port_is_reported_before_anything_starts(tmp_path: Path, ports: list[int]) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -144,14 +146,49 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(
     assert not (tmp_path / "ottla-data").exists()
 
 
+def test_a_port_that_two_services_want_is_reported(tmp_path: Path, ports: list[int]) -> None:
+    done = ran(tmp_path, *words_of([ports[0], ports[0], *ports[2:]]))
+    assert done.returncode == 1
+    assert f"broker and registry can't both listen on 127.0.0.1:{ports[0]}" in done.stderr
+    assert "--registry-port chooses another" in done.stderr
+
+
+@pytest.mark.parametrize("port", ["0", "65536"])
+def test_an_impossible_port_is_refused(tmp_path: Path, port: str) -> None:
+    done = ran(tmp_path, "up", "--only", "broker", "--port", port)
+    assert done.returncode == 2
+    assert "Invalid value for '--port'" in done.stderr
+
+
+def test_a_data_folder_that_can_not_be_made_is_reported(tmp_path: Path, ports: list[int]) -> None:
+    (tmp_path / "file").touch()
+    done = ran(tmp_path, *words_of(ports, "broker"), "--data", str(tmp_path / "file/data"))
+    assert done.returncode == 1
+    assert f"error can't write {tmp_path / 'file/data'}: Not a directory." in done.stderr
+    assert "--data chooses another" in done.stderr
+    assert RunRecords().find(UP) == []
+
+
+def test_a_run_folder_that_can_not_be_made_is_reported(
+    tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(FOLDER, str(tmp_path / "file/run"))
+    done = ran(tmp_path, *words_of(ports, "broker"))
+    assert done.returncode == 1
+    assert f"error can't write {tmp_path / 'file/run'}: Not a directory." in done.stderr
+    assert FOLDER in done.stderr
+    assert not (tmp_path / "ottla-data").exists()
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(500)
 def test_all_four_work_together(tmp_path: Path, ports: list[int]) -> None:
     """SQL registers a schema, reads what is produced, and finds the Connect worker."""
     everything = "broker,registry,sql,connect"
     with foreground(tmp_path, *words_of(ports, everything)) as up:
-        up.wait_for("Ctrl-C ends all of them", 330.0)
-        assert {each["state"] for each in status_of(tmp_path).values()} == {"ready"}
+        up.wait_for("Ctrl-C stops all of them", 330.0)
+        assert {service["state"] for service in status_of(tmp_path).values()} == {"ready"}
         server = f"http://127.0.0.1:{ports[2]}"
         statement = (
             "CREATE STREAM orders (id STRING KEY, amount INT)"
@@ -165,23 +202,23 @@ def test_all_four_work_together(tmp_path: Path, ports: list[int]) -> None:
         assert up.end(signal.SIGINT, 120.0) == 0
 
 
-def test_what_is_not_installed_is_left_out(
+def test_services_that_are_not_installed_are_left_out(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def need(verb: str, extra: str) -> None:
         if extra == "spark":
             raise ToolError(f"`{verb}` needs no_such_module")
 
-    monkeypatch.setattr("ottla.cli.verbs.up.need", need)
+    monkeypatch.setattr("ottla.cli.verbs.up.require_extra", need)
     assert _chosen("") == ["broker", "registry"]
     assert "without sql, connect: `ottla up` needs no_such_module" in capfd.readouterr().out
     with pytest.raises(ToolError, match="--only sql` needs no_such_module"):
         _chosen("broker,sql")
 
 
-def test_what_nobody_knows_is_refused(tmp_path: Path, ports: list[int]) -> None:
+def test_an_unknown_service_is_refused(tmp_path: Path, ports: list[int]) -> None:
     unknown = ran(tmp_path, "up", "--only", "kafka")
-    assert "there are broker, registry, sql, connect" in unknown.stderr
+    assert "choose from broker, registry, sql, connect" in unknown.stderr
     alone = ran(tmp_path, *words_of(ports, "registry"), "-b", f"127.0.0.1:{ports[0]}")
     assert alone.returncode == 1
-    assert "Without `broker` in --only a cluster has to run" in alone.stderr
+    assert "Without `broker` in --only, a cluster must run" in alone.stderr

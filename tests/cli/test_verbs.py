@@ -56,7 +56,7 @@ def test_help_has_examples(ottla: Tool) -> None:
 def test_a_verb_does_not_import_the_others() -> None:
     code = (
         "import sys, ottla.cli.app as app; app.add_verbs(['topics', 'list']);"
-        "print(sorted(each for each in sys.modules if each.startswith('ottla.cli.verbs.')))"
+        "print(sorted(name for name in sys.modules if name.startswith('ottla.cli.verbs.')))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
@@ -78,7 +78,7 @@ def test_a_topics_life(ottla: Tool, topic: str) -> None:
     }
     (described,) = json.loads(ottla("topics", "describe", topic, "--json").out)
     assert described["configs"] == {"retention.ms": "5000"}
-    assert [each["end_offset"] for each in described["partitions"]] == [0, 0]
+    assert [entry["end_offset"] for entry in described["partitions"]] == [0, 0]
     table = ottla("topics", "describe", topic).out
     assert "retention.ms = 5000" in table
     assert "in sync" in table
@@ -87,7 +87,7 @@ def test_a_topics_life(ottla: Tool, topic: str) -> None:
     assert ottla("topics", "delete", topic, "--yes").out == f"deleted topic {topic}\n"
 
 
-def test_what_went_wrong_and_what_to_do(ottla: Tool, five: str) -> None:
+def test_errors_name_cause_and_remedy(ottla: Tool, five: str) -> None:
     exists = ottla("topics", "create", five)
     assert "already exists" in exists.err
     assert "ottla topics describe" in exists.err
@@ -116,7 +116,7 @@ def test_produce_and_consume(ottla: Tool, topic: str) -> None:
     ottla("produce", topic, "--from-json", stdin='{"key": "j", "value": {"n": 1}}\n')
     ran = ottla("consume", topic, "--from", "beginning", "--exit", "--json")
     found = [json.loads(line) for line in ran.lines]
-    assert [(each["key"], each["value"]) for each in found] == [
+    assert [(entry["key"], entry["value"]) for entry in found] == [
         ("k", "one"),
         ("k", "two"),
         ("a", "1"),
@@ -144,7 +144,9 @@ def test_produce_says_which_line_is_wrong(ottla: Tool, five: str) -> None:
         ("2090-01-01", []),
     ],
 )
-def test_where_consume_begins(ottla: Tool, five: str, start: str, expected: list[str]) -> None:
+def test_consume_begins_at_the_requested_place(
+    ottla: Tool, five: str, start: str, expected: list[str]
+) -> None:
     ran = ottla("consume", five, f"--from={start}", "--exit")
     assert ran.lines == expected
     assert ran.code == 0
@@ -195,7 +197,7 @@ def test_reset(
     assert "nothing was changed" in planned.out
     done = ottla("groups", "reset", group, f"--to={to}", "--json")
     assert json.loads(done.out) == [{"topic": five, "partition": 0, "offset": offset}]
-    assert [each.offset for each in admin.groups.offsets(group).values()] == [offset]
+    assert [entry.offset for entry in admin.groups.offsets(group).values()] == [offset]
     assert ottla("groups", "delete", group, "-y").out == f"deleted group {group}\n"
 
 
@@ -203,7 +205,7 @@ def test_configs(ottla: Tool, five: str) -> None:
     resource = f"topic:{five}"
     assert "retention.ms = 5000" in ottla("configs", "set", resource, "retention.ms=5000").out
     changed = json.loads(ottla("configs", "show", resource, "--changed", "--json").out)
-    shown = {each["name"]: each for each in changed}["retention.ms"]
+    shown = {entry["name"]: entry for entry in changed}["retention.ms"]
     assert (shown["value"], shown["source"]) == ("5000", "DYNAMIC_TOPIC_CONFIG")
     assert "dynamic topic" in ottla("configs", "show", resource, "retention.ms", "--explain").out
     assert "604800000" in ottla("configs", "unset", resource, "retention.ms").out
@@ -220,7 +222,7 @@ def test_bench(ottla: Tool, admin: Admin) -> None:
     assert (produced["what"], produced["records"]) == ("produce", 300)
     assert produced["p50_ms"] <= produced["p999_ms"]
     assert (consumed["what"], consumed["records"]) == ("consume", 300)
-    assert not [each for each in admin.topics.names() if each.startswith("ottla-bench-")]
+    assert not [name for name in admin.topics.names() if name.startswith("ottla-bench-")]
     assert "records/s" in ottla("bench", "--records", "50", "--acks", "1", "--rate", "1000").out
 
 
@@ -251,7 +253,19 @@ def test_every_command_has_an_example_in_its_help_that_it_can_parse() -> None:
         examples = re.findall(rf"ottla {' '.join(path)}[^\n|\[#>&]*", command.help or "")
         assert examples, f"ottla {' '.join(path)} --help has no example"
         for example in examples:
-            command_line = re.split(r"\s{3,}", example)[0]  # what it does stands behind some
+            command_line = re.split(r"\s{3,}", example)[0]  # some have a description after the name
             words = shlex.split(command_line)[1 + len(path) :]
             if not hasattr(command, "commands"):
                 command.make_context("ottla", words, resilient_parsing=False).close()
+
+
+def test_help_names_what_an_option_takes(ottla: Tool) -> None:
+    """Not its Python type, as typer does for lists without a metavar."""
+    add_verbs([])
+    for path, command in commands(typer.main.get_command(app), ()):
+        if path != ("serve",) and any(parameter.multiple for parameter in options(command)):
+            assert "list[" not in ottla(*path, "--help").out
+
+
+def options(command: Any) -> list[Any]:
+    return [parameter for parameter in command.params if hasattr(parameter, "multiple")]

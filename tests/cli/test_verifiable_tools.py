@@ -1,4 +1,4 @@
-"""kafka-verifiable-producer and -consumer: the lines of Apache Kafka 4.3.1, field by field."""
+"""Kafka's verifiable clients: the lines of Apache Kafka 4.3.1, field by field."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from local_services import WAIT_S_MAX
 
-from ottla.cli.kafka import verifiable_consumer, verifiable_producer
-from ottla.client import Admin, Consumer
+from ottla.cli.kafka import verifiable_consumer, verifiable_producer, verifiable_share_consumer
+from ottla.client import Admin, Consumer, ErrorCode, KafkaError, TopicPartition
 
 Run = Callable[..., Any]
 
@@ -69,12 +69,12 @@ def test_prefixes_and_times(run: Run, bootstrap: str, admin: Admin, topic: str) 
     run(verifiable_producer.main, *words, "--value-prefix", "7", "--message-create-time", "1000")
     with Consumer(bootstrap, topic, value=str, auto_offset_reset="earliest") as consumer:
         records = consumer.take(2)
-    assert [each.value for each in records] == ["7.0", "7.1"]
+    assert [record.value for record in records] == ["7.0", "7.1"]
     assert records[0].timestamp_ms == 1000
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_a_consumer_does(
+def test_the_verifiable_consumer_prints_its_events(
     run: Run, bootstrap: str, five: str, group: str, protocol: str
 ) -> None:
     words = ("--bootstrap-server", bootstrap, "--topic", five, "--group-id", group)
@@ -86,7 +86,7 @@ def test_what_a_consumer_does(
     assert '"minOffset":2,"maxOffset":4' in rest.out  # where the first one has committed
 
 
-def test_a_signal_ends_them_in_order(bootstrap: str, five: str, group: str) -> None:
+def test_a_signal_ends_both_tools_cleanly(bootstrap: str, five: str, group: str) -> None:
     module = "ottla.cli.kafka.verifiable_consumer"
     words = ["--bootstrap-server", bootstrap, "--topic", five, "--group-id", group]
     consumer = subprocess.Popen(
@@ -100,14 +100,14 @@ def test_a_signal_ends_them_in_order(bootstrap: str, five: str, group: str) -> N
             consumer.send_signal(signal.SIGTERM)
     assert consumer.wait(WAIT_S_MAX) == 0
     consumer.stdout.close()
-    assert [each["name"] for each in events[-3:]] == [
+    assert [event["name"] for event in events[-3:]] == [
         "shutdown_requested",
         "partitions_revoked",
         "shutdown_complete",
     ]
 
 
-def test_a_wrong_line_and_an_address_where_nobody_is(run: Run) -> None:
+def test_wrong_options_and_unreachable_addresses_are_reported(run: Run) -> None:
     wrong = run(verifiable_producer.main, "--topic", "x")
     assert wrong.code == 1
     assert "--bootstrap-server" in wrong.err
@@ -115,3 +115,55 @@ def test_a_wrong_line_and_an_address_where_nobody_is(run: Run) -> None:
     assert run(verifiable_producer.main, *words).code == 1
     assert "refused" in run(verifiable_consumer.main, *words, "--group-id", "g").err
     assert "usage: verifiable-consumer" in run(verifiable_consumer.main).out
+
+
+# What Kafka's VerifiableShareConsumer prints, from its source; the acknowledgement mode makes no
+# difference to the lines.
+SHARED = """\
+{"timestamp":T,"name":"startup_complete"}
+{"timestamp":T,"name":"offset_reset_strategy_set","offsetResetStrategy":"earliest"}
+{"timestamp":T,"name":"record_data","key":"k0","value":"0","topic":"TOPIC","partition":0,"offset":0}
+{"timestamp":T,"name":"record_data","key":"k1","value":"1","topic":"TOPIC","partition":0,"offset":1}
+{"timestamp":T,"name":"record_data","key":"k2","value":"2","topic":"TOPIC","partition":0,"offset":2}
+{"timestamp":T,"name":"record_data","key":"k3","value":"3","topic":"TOPIC","partition":0,"offset":3}
+{"timestamp":T,"name":"record_data","key":"k4","value":"4","topic":"TOPIC","partition":0,"offset":4}
+{"timestamp":T,"name":"records_consumed","count":5,"partitions":[{"topic":"TOPIC","partition":0,"count":5,"offsets":[0,1,2,3,4]}]}
+{"timestamp":T,"name":"offsets_acknowledged","count":5,"partitions":[{"topic":"TOPIC","partition":0,"count":5,"offsets":[0,1,2,3,4]}],"success":true}
+{"timestamp":T,"name":"shutdown_complete"}
+"""
+
+
+@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+def test_what_a_share_consumer_does(
+    run: Run, bootstrap: str, five: str, group: str, mode: str
+) -> None:
+    words = ("--bootstrap-server", bootstrap, "--topic", five, "--group-id", group)
+    limits = ("--max-messages", "5", "--verbose", "--acknowledgement-mode", mode)
+    done = run(
+        verifiable_share_consumer.main, *words, *limits, "--offset-reset-strategy", "Earliest"
+    )
+    assert shown(done.out, five) == SHARED
+    assert done.code == 0
+
+
+def test_acknowledgements_that_fail_do_not_count(capsys: pytest.CaptureFixture[str]) -> None:
+    acknowledged = verifiable_share_consumer.Acknowledgements()
+    place = TopicPartition("TOPIC", 0)
+    acknowledged.add({place: {7, 6}}, KafkaError(ErrorCode.INVALID_RECORD_STATE, "too late"))
+    acknowledged.add({place: {8}}, None)
+    refused, stored = shown(capsys.readouterr().out, "none").splitlines()
+    assert refused == (
+        '{"timestamp":T,"name":"offsets_acknowledged","count":2,"partitions":[{"topic":"TOPIC",'
+        '"partition":0,"count":2,"offsets":[6,7]}],"error":"too late",'
+        '"success":false}'
+    )
+    assert stored.endswith('"count":1,"offsets":[8]}],"success":true}')
+    assert acknowledged.count == 1
+
+
+def test_a_share_group_without_such_a_strategy(run: Run, bootstrap: str, five: str) -> None:
+    words = ("--bootstrap-server", bootstrap, "--topic", five, "--group-id", "g")
+    done = run(verifiable_share_consumer.main, *words, "--offset-reset-strategy", "sometime")
+    assert done.code == 1
+    assert "Invalid value sometime for configuration share.auto.offset.reset" in done.err
+    assert run(verifiable_share_consumer.main, *words, "--acknowledgement-mode", "never").code == 1

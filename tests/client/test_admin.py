@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client import Admin, Consumer, KafkaError, Producer, TopicPartition
 from ottla.client.configs import ConfigSource, ResourceType
-from ottla.client.describing import GroupDescription
+from ottla.client.group_descriptions import GroupDescription
 from ottla.client.offsets import EARLIEST, MAX_TIMESTAMP, OffsetAt
 from ottla.client.topics import NewTopic, TopicDescription
 from ottla.errors import ErrorCode
@@ -19,7 +19,7 @@ def test_a_topic_is_created_described_grown_and_deleted(admin: Admin) -> None:
     admin.topics.grow(name, 4)
     topic = admin.topics.describe(name)[name]
     assert isinstance(topic, TopicDescription)
-    assert [each.partition for each in topic.partitions] == [0, 1, 2, 3]
+    assert [partition.partition for partition in topic.partitions] == [0, 1, 2, 3]
     assert topic.partitions[0].isr == topic.partitions[0].replicas
     assert admin.topics.name_of(topic.topic_id) == name
     assert admin.topics.delete(name) == {name: None}
@@ -31,7 +31,7 @@ def test_many_partitions_come_in_several_answers(admin: Admin) -> None:
     admin.topics.create(name, 7)
     topic = admin.topics.describe(name, partitions_per_response=3)[name]
     assert isinstance(topic, TopicDescription)
-    assert [each.partition for each in topic.partitions] == list(range(7))
+    assert [partition.partition for partition in topic.partitions] == list(range(7))
 
 
 def test_a_topic_that_exists_can_not_be_created(admin: Admin, topic: str) -> None:
@@ -40,7 +40,7 @@ def test_a_topic_that_exists_can_not_be_created(admin: Admin, topic: str) -> Non
     assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_each_topic_has_a_result_of_its_own(admin: Admin, topic: str) -> None:
+def test_each_topic_has_its_own_result(admin: Admin, topic: str) -> None:
     new = f"{topic}-new"
     results = admin.topics.create_all([NewTopic(topic), NewTopic(new, 1)])
     assert results[new] is None
@@ -63,21 +63,21 @@ def test_configs_are_set_and_unset(admin: Admin, topic: str) -> None:
         set={"retention.ms": "5000"},
         append={"cleanup.policy": "compact"},
     )
-    found = {each.name: each for each in admin.configs.describe(ResourceType.TOPIC, topic)}
+    found = {config.name: config for config in admin.configs.describe(ResourceType.TOPIC, topic)}
     assert found["retention.ms"].value == "5000"
     assert found["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
     assert found["cleanup.policy"].value == "delete,compact"
-    assert [each.source for each in found["cleanup.policy"].synonyms] == [
+    assert [synonym.source for synonym in found["cleanup.policy"].synonyms] == [
         ConfigSource.DYNAMIC_TOPIC_CONFIG,
         ConfigSource.DEFAULT_CONFIG,
     ]
     assert (found["retention.ms"].type, found["preallocate"].type) == ("long", "boolean")
     admin.configs.alter(ResourceType.TOPIC, topic, delete=["retention.ms"])
-    after = {each.name: each for each in admin.configs.describe(ResourceType.TOPIC, topic)}
+    after = {config.name: config for config in admin.configs.describe(ResourceType.TOPIC, topic)}
     assert after["retention.ms"].source is ConfigSource.DEFAULT_CONFIG
 
 
-def test_a_config_that_is_none_is_refused(admin: Admin, topic: str) -> None:
+def test_an_unknown_config_is_refused(admin: Admin, topic: str) -> None:
     with pytest.raises(KafkaError, match="nonsense") as caught:
         admin.configs.alter(ResourceType.TOPIC, topic, set={"nonsense": "1"})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
@@ -85,7 +85,9 @@ def test_a_config_that_is_none_is_refused(admin: Admin, topic: str) -> None:
 
 def test_a_brokers_configs_come_from_that_broker(admin: Admin) -> None:
     node = admin.cluster().nodes[0]
-    found = {each.name: each for each in admin.configs.describe(ResourceType.BROKER, str(node.id))}
+    found = {
+        config.name: config for config in admin.configs.describe(ResourceType.BROKER, str(node.id))
+    }
     assert found["num.partitions"].type == "int"
     with pytest.raises(KafkaError) as caught:
         admin.configs.describe(ResourceType.BROKER, "999")
@@ -120,9 +122,7 @@ def test_records_are_deleted_up_to_an_offset(bootstrap: str, admin: Admin, topic
     assert refused.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_what_was_said_of_an_offset_comes_back_as_it_was(
-    admin: Admin, topic: str, group: str
-) -> None:
+def test_the_metadata_of_an_offset_is_kept(admin: Admin, topic: str, group: str) -> None:
     partition = TopicPartition(topic, 0)
     for length in range(33):
         admin.groups.alter_offsets(group, {partition: length}, metadata="é" * length)
@@ -144,16 +144,16 @@ def test_a_groups_life(bootstrap: str, admin: Admin, topic: str, group: str) -> 
         assert described.members[0].client_id == "me"
         assert described.members[0].assignment == (partition,)
     assert admin.groups.offsets(group)[partition].offset == 1
-    assert group in {each.name for each in admin.groups.list() if each.state == "Empty"}
+    assert group in {listing.name for listing in admin.groups.list() if listing.state == "Empty"}
     admin.groups.alter_offsets(group, {partition: 0})
     assert admin.groups.offsets(group)[partition].offset == 0
     assert admin.groups.delete_offsets(group, [partition]) == {partition: None}
     assert admin.groups.offsets(group) == {}
     assert admin.groups.delete(group) == {group: None}
-    assert group not in {each.name for each in admin.groups.list()}
+    assert group not in {listing.name for listing in admin.groups.list()}
 
 
-def test_a_group_nobody_knows(admin: Admin, group: str) -> None:
+def test_an_unknown_group_is_reported(admin: Admin, group: str) -> None:
     described = admin.groups.describe(group)[group]
     assert isinstance(described, KafkaError) or described.state == "Dead"
     with pytest.raises(KafkaError) as caught:
@@ -173,7 +173,7 @@ def test_the_cluster_and_its_log_directories(bootstrap: str, admin: Admin, topic
     assert (replica.offset_lag, replica.is_future) == (0, False)
 
 
-def test_nobody_there_is_said_at_once() -> None:
+def test_an_unreachable_broker_is_reported_at_once() -> None:
     with Admin("localhost:1") as admin, pytest.raises(KafkaError, match="refused") as caught:
         admin.topics.names()
     assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE

@@ -7,20 +7,20 @@ import uuid
 import pytest
 
 from ottla.client import Admin, ErrorCode, KafkaError, Producer, TopicPartition
+from ottla.client.admin_session import AdminSession
 from ottla.client.protocol.coordinators import KeyType, coordinators_of
-from ottla.client.protocol.retries import patiently
-from ottla.client.session import Session
+from ottla.client.protocol.retries import with_retries
 from ottla.client.transactions import (
     ActiveProducer,
+    TransactionAdmin,
     TransactionDescription,
     TransactionListing,
-    Transactions,
 )
 
 NOW_MS = 1_800_000_000_000
 
 
-def test_where_a_transaction_stands(bootstrap: str, admin: Admin, topic: str) -> None:
+def test_a_transactions_state_is_described(bootstrap: str, admin: Admin, topic: str) -> None:
     name = f"tx-{uuid.uuid4().hex[:12]}"
     partition = TopicPartition(topic, 0)
     with (
@@ -45,8 +45,8 @@ def test_where_a_transaction_stands(bootstrap: str, admin: Admin, topic: str) ->
         assert isinstance(active[TopicPartition(topic, 7)], KafkaError)
 
 
-class Told(Transactions):
-    """Transactions of a cluster that is only told of."""
+class FakeTransactionAdmin(TransactionAdmin):
+    """A fake cluster with given transactions."""
 
     def __init__(self, start_offset: int | None, state: str | None) -> None:
         self.producer = ActiveProducer(5, 0, 3, NOW_MS - 60_000, 0, start_offset)
@@ -70,38 +70,38 @@ class Told(Transactions):
 @pytest.mark.parametrize(
     ("start_offset", "state", "older_than_ms", "hangs"),
     [
-        (7, None, 1000, True),  # no coordinator knows the producer
-        (7, "CompleteAbort", 1000, True),  # it does, and is done with the transaction
-        (7, "Ongoing", 1000, False),  # it will end it
-        (7, None, 100_000, False),  # too young to say
+        (7, None, 1000, True),  # the producer is unknown to the coordinator
+        (7, "CompleteAbort", 1000, True),  # known, and the transaction has ended
+        (7, "Ongoing", 1000, False),  # the coordinator will end it
+        (7, None, 100_000, False),  # too recent to decide
         (None, None, 1000, False),  # nothing is open
     ],
 )
-def test_which_transactions_hang(
+def test_hanging_transactions_are_found(
     start_offset: int | None, state: str | None, older_than_ms: int, hangs: bool
 ) -> None:
-    told = Told(start_offset, state)
-    found = told.hanging([told.partition], older_than_ms=older_than_ms, now_ms=NOW_MS)
-    assert [each.partition for each in found] == ([told.partition] if hangs else [])
+    admin = FakeTransactionAdmin(start_offset, state)
+    found = admin.hanging([admin.partition], older_than_ms=older_than_ms, now_ms=NOW_MS)
+    assert [entry.partition for entry in found] == ([admin.partition] if hangs else [])
 
 
-def test_patience_ends_with_what_time_does_not_heal() -> None:
+def test_permanent_errors_end_the_retries() -> None:
     answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.GROUP_ID_NOT_FOUND]
 
     def attempt() -> None:
         raise KafkaError(answers.pop(0))
 
     with pytest.raises(KafkaError) as caught:
-        patiently(5.0, attempt)
+        with_retries(5.0, attempt)
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     answers.append(ErrorCode.NOT_COORDINATOR)
     with pytest.raises(KafkaError) as caught:
-        patiently(0.0, attempt)
+        with_retries(0.0, attempt)
     assert caught.value.code is ErrorCode.NOT_COORDINATOR
 
 
 def test_coordinators(bootstrap: str) -> None:
-    session = Session(bootstrap, {}, 10.0)
+    session = AdminSession(bootstrap, {}, 10.0)
     assert coordinators_of(session, KeyType.GROUP, ["a", "b", "a"]) == {"a": 0, "b": 0}
     assert coordinators_of(session, KeyType.TRANSACTION, []) == {}
     session.close()

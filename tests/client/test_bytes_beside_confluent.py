@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.client import Avro, Protobuf, SchemaRegistry
-from ottla.schemas.protobuf.dynamic import MessageTypes
+from ottla.schemas.protobuf.message_types import MessageTypes
 from ottla.schemas.protobuf.values import MessageValues
 from ottla.schemas.schema_types import parse
 
@@ -94,7 +94,7 @@ def compared(schema: Any, value: Any, theirs: SchemaRegistryClient, ours: Schema
     generic: Avro[Any] = Avro(registry=ours)
     found = generic.deserialize(topic, data)
     assert found == AvroDeserializer(theirs)(data, context)
-    if isinstance(found, dict | list):  # others say their type themselves
+    if isinstance(found, dict | list):  # other languages carry their type
         assert generic.serialize(topic, found) == data
 
 
@@ -202,7 +202,7 @@ PROTOBUF: list[tuple[str, dict[str, Any]]] = [
 def test_protobuf(
     message: str, value: dict[str, Any], theirs: SchemaRegistryClient, ours: SchemaRegistry
 ) -> None:
-    """Their serializer registers a descriptor, in which maps are nested messages that count."""
+    """Confluent's serializer registers a descriptor, whose maps count as nested messages."""
     made = MessageTypes(parse("PROTOBUF", PROTO, {})).by_name(f"shop.{message}")
     sent = MessageValues(made).from_dict(value)
     topic = f"bytes-{next(NUMBERS)}"

@@ -1,4 +1,4 @@
-"""A client's security settings: Kafka's names, read strictly, in librdkafka's words and ours."""
+"""A client's security settings: Kafka's names, read strictly, for librdkafka and our client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from ottla.auth.sasl_client import SaslLogin
 from ottla.client import oauth
 from ottla.client.security import for_librdkafka, login_of
-from ottla.client.settings import client_with, translate
+from ottla.client.settings import client_with, librdkafka_settings
 from ottla.client.tls import client_context
 from ottla.errors import ErrorCode, KafkaError
 
@@ -40,7 +40,7 @@ def _sasl(mechanism: str, jaas: str, **more: str) -> dict[str, str]:
         ('password="username=\\"mallory\\""', 'username="mallory"'),
     ],
 )
-def test_a_password_is_what_stands_between_the_quotes(written: str, password: str) -> None:
+def test_a_password_is_the_text_between_the_quotes(written: str, password: str) -> None:
     settings = _sasl("PLAIN", f'{PLAIN} required username="alice" {written};')
     assert login_of(settings) == SaslLogin("PLAIN", "alice", password)
     assert for_librdkafka(settings)["sasl.password"] == password
@@ -49,7 +49,11 @@ def test_a_password_is_what_stands_between_the_quotes(written: str, password: st
 @pytest.mark.parametrize(
     ("mechanism", "jaas", "why"),
     [
-        ("PLAIN", "com.sun.security.auth.module.JndiLoginModule required a=b;", "not known here"),
+        (
+            "PLAIN",
+            "com.sun.security.auth.module.JndiLoginModule required a=b;",
+            "unknown login module",
+        ),
         ("PLAIN", f'{PLAIN} required username="alice"', "semi-colon"),
         ("PLAIN", f'{SCRAM} required username="a" password="hunter2";', "login module of SCRAM"),
         ("PLAIN", f'{PLAIN} required username="alice";', "a user and a password"),
@@ -67,12 +71,12 @@ def test_a_wrong_login_is_refused_without_its_secret(mechanism: str, jaas: str, 
 
 def test_a_login_never_shows_its_password() -> None:
     assert "hunter2" not in repr(SaslLogin("PLAIN", "alice", "hunter2"))
-    settings = oauth.TokenSettings("https://idp/token", "app", "hunter2")
+    settings = oauth.OAuthTokenSettings("https://idp/token", "app", "hunter2")
     assert "hunter2" not in repr(settings)
     assert "hunter2" not in repr(SaslLogin("OAUTHBEARER", source=oauth.source_of(settings)))
 
 
-def test_librdkafka_takes_no_delegation_token_and_says_so() -> None:
+def test_delegation_tokens_are_refused_because_librdkafka_lacks_them() -> None:
     token = f'{SCRAM} required username="id" password="hmac" tokenauth="true";'
     settings = _sasl("SCRAM-SHA-256", token)
     login = login_of(settings)
@@ -106,12 +110,12 @@ def test_librdkafka_gets_a_keytab_and_nothing_that_a_shell_would_run() -> None:
     assert for_librdkafka(settings(useTicketCache="true"))["sasl.kerberos.kinit.cmd"] == ":"
 
 
-def test_a_librdkafka_without_kerberos_says_so() -> None:
-    """The wheels of confluent-kafka are built without."""
+def test_a_librdkafka_without_kerberos_is_reported() -> None:
+    """The wheels of confluent-kafka are built without Kerberos."""
     settings = _sasl("GSSAPI", f"{KERBEROS} required useTicketCache=true;")
     settings["sasl.kerberos.service.name"] = "kafka"
     with pytest.raises(KafkaError, match="built without Kerberos") as caught:
-        client_with(confluent_kafka.Producer, translate(settings))
+        client_with(confluent_kafka.Producer, librdkafka_settings(settings))
     assert caught.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
 
 
@@ -131,7 +135,7 @@ def test_cve_2025_27817_a_file_that_holds_no_token_is_never_sent(tmp_path: Path)
     """CVE-2025-27817: a configuration must not read any file of this machine to a broker."""
     file = tmp_path / "passwd"
     file.write_text("root:x:0:0\n")
-    source = oauth.source_of(oauth.TokenSettings(file.as_uri()))
+    source = oauth.source_of(oauth.OAuthTokenSettings(file.as_uri()))
     with pytest.raises(KafkaError, match="has no JWT"):
         source.token()
 
@@ -150,7 +154,7 @@ def test_a_token_is_fetched_again_when_most_of_its_life_is_over() -> None:
     now += 79
     assert source.token().expires_at == 1100.0
     assert len(fetched) == 1
-    now += 22  # behind its end: whoever asks waits for the next one
+    now += 22  # after its end: callers wait for the next token
     assert source.token().expires_at == 1201.0
     assert len(fetched) == 2
 

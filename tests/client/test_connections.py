@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.bootstrap_servers import parse_servers
+from ottla.client.bootstrap_servers import parse_bootstrap_servers
 from ottla.client.protocol.connection import BrokerConnection
 from ottla.client.protocol.connection_pool import ConnectionPool
 from ottla.client.protocol.probe import probe
@@ -22,15 +22,15 @@ from ottla.wire.messages.vote import VoteRequest, VoteResponse
 
 
 def test_addresses_are_hosts_and_ports() -> None:
-    assert parse_servers("a:1, b:2") == [("a", 1), ("b", 2)]
-    assert parse_servers("[::1]:9092") == [("::1", 9092)]
-    assert parse_servers("a:1,,b:2,") == [("a", 1), ("b", 2)], "as Kafka's clients"
+    assert parse_bootstrap_servers("a:1, b:2") == [("a", 1), ("b", 2)]
+    assert parse_bootstrap_servers("[::1]:9092") == [("::1", 9092)]
+    assert parse_bootstrap_servers("a:1,,b:2,") == [("a", 1), ("b", 2)], "as Kafka's clients"
 
 
 @pytest.mark.parametrize("text", ["localhost", "a:b", ":9092", "a:70000", "a:1,b", ",", ""])
-def test_what_is_no_address_is_named(text: str) -> None:
+def test_an_invalid_address_is_named(text: str) -> None:
     with pytest.raises(KafkaError, match=r"Invalid url in bootstrap\.servers"):
-        parse_servers(text)
+        parse_bootstrap_servers(text)
 
 
 def test_the_second_server_is_tried_when_the_first_is_down(bootstrap: str) -> None:
@@ -60,13 +60,13 @@ def test_an_api_that_a_broker_does_not_serve(bootstrap: str) -> None:
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_broker_that_is_not_there(bootstrap: str) -> None:
+def test_an_absent_broker_is_reported(bootstrap: str) -> None:
     with ConnectionPool(bootstrap) as lines, pytest.raises(KafkaError, match="999") as caught:
-        lines.line(999)
+        lines.connection(999)
     assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
-def test_who_was_idle_for_long_finds_the_broker_again() -> None:
+def test_an_idle_connection_is_reopened() -> None:
     with LocalCluster() as cluster, ConnectionPool(cluster.bootstrap_servers) as lines:
         before = lines.nodes()
         hang_up(lines)
@@ -82,7 +82,7 @@ def hang_up(lines: ConnectionPool) -> None:
 
 
 def _server(answer: bytes | None) -> tuple[str, int]:
-    """Something that listens, reads a little, and answers so."""
+    """A server that reads a little and sends these bytes."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -90,7 +90,7 @@ def _server(answer: bytes | None) -> tuple[str, int]:
             client.recv(1000)
             if answer is not None:
                 client.sendall(answer)
-                with suppress(ConnectionResetError):  # it hangs up with bytes left to read
+                with suppress(ConnectionResetError):  # it closes with unread bytes
                     client.recv(1000)
 
     threading.Thread(target=serve, daemon=True).start()
@@ -134,7 +134,7 @@ def test_an_answer_that_is_not_kafkas_is_a_network_exception() -> None:
     assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
 
 
-def test_silence_is_a_time_out() -> None:
+def test_a_silent_broker_is_a_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         with pytest.raises(KafkaError, match="did not answer ApiVersions") as caught:
@@ -142,8 +142,8 @@ def test_silence_is_a_time_out() -> None:
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_sasl_mechanism_that_is_not_known_is_said_so(bootstrap: str) -> None:
-    host, port = parse_servers(bootstrap)[0]
+def test_an_unknown_sasl_mechanism_is_reported(bootstrap: str) -> None:
+    host, port = parse_bootstrap_servers(bootstrap)[0]
     settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "DIGEST-MD5"}
     with pytest.raises(KafkaError, match="DIGEST-MD5") as caught:
         BrokerConnection(host, port, settings=settings, timeout_s=60)

@@ -71,11 +71,11 @@ def test_poll_gives_none_when_nothing_comes(bootstrap: str, topic: str) -> None:
         assert consumer.take(1, timeout_s=0.05) == []
 
 
-def test_what_was_worked_on_is_committed_at_the_end(bootstrap: str, five: str, group: str) -> None:
+def test_processed_records_are_committed_at_close(bootstrap: str, five: str, group: str) -> None:
     with reader(bootstrap, five, group=group) as consumer:
-        assert [each.value for each in consumer.take(2)] == ["0", "1"]
+        assert [record.value for record in consumer.take(2)] == ["0", "1"]
     with reader(bootstrap, five, group=group) as consumer:
-        assert [each.value for each in consumer.take(3)] == ["2", "3", "4"]
+        assert [record.value for record in consumer.take(3)] == ["2", "3", "4"]
 
 
 def test_at_least_once_a_record_whose_work_failed_comes_again(
@@ -84,7 +84,7 @@ def test_at_least_once_a_record_whose_work_failed_comes_again(
     with pytest.raises(RuntimeError), reader(bootstrap, five, group=group) as consumer:
         fail_at(consumer, "2")
     with reader(bootstrap, five, group=group) as consumer:
-        assert [each.value for each in consumer.take(3)] == ["2", "3", "4"]
+        assert [record.value for record in consumer.take(3)] == ["2", "3", "4"]
 
 
 def test_at_most_once_a_record_whose_work_failed_does_not(
@@ -96,29 +96,31 @@ def test_at_most_once_a_record_whose_work_failed_does_not(
     ):
         fail_at(consumer, "2")
     with reader(bootstrap, five, group=group) as consumer:
-        assert "2" not in [each.value for each in consumer.take(1, timeout_s=3)]
+        assert "2" not in [record.value for record in consumer.take(1, timeout_s=3)]
 
 
 def test_exactly_once_commits_nothing_by_itself(bootstrap: str, five: str, group: str) -> None:
     with reader(bootstrap, five, group=group, delivery="exactly_once") as consumer:
         consumer.take(3)
-        offsets, _ = consumer.worked_off()
-        assert [(each.topic, each.partition, each.offset) for each in offsets] == [(five, 0, 3)]
-        consumer.go_back()
-        assert [each.value for each in consumer.take(2)] == ["0", "1"]
+        offsets, _ = consumer.processed_offsets()
+        assert [(offset.topic, offset.partition, offset.offset) for offset in offsets] == [
+            (five, 0, 3)
+        ]
+        consumer.on_abort()
+        assert [record.value for record in consumer.take(2)] == ["0", "1"]
     with reader(bootstrap, five, group=group) as consumer:
         assert consumer.committed([TopicPartition(five, 0)]) == {TopicPartition(five, 0): None}
 
 
-def test_after_a_transaction_only_what_came_since_is_handed_out_again(
+def test_after_a_transaction_only_later_records_are_returned_again(
     bootstrap: str, five: str, group: str
 ) -> None:
     with reader(bootstrap, five, group=group, delivery="exactly_once") as consumer:
         consumer.take(2)
-        consumer.worked_off()
-        consumer.go_on()
+        consumer.processed_offsets()
+        consumer.on_commit()
         assert consumer.take(1)[0].value == "2"
-        consumer.go_back()
+        consumer.on_abort()
         assert consumer.take(1)[0].value == "2"
 
 
@@ -133,19 +135,19 @@ def test_commit_commits_now(bootstrap: str, five: str, group: str) -> None:
 
 
 def test_without_a_group_nothing_is_committed(bootstrap: str, five: str, admin: Admin) -> None:
-    before = {each.name for each in admin.groups.list()}
+    before = {group.name for group in admin.groups.list()}
     with reader(bootstrap, five) as consumer:
         consumer.take(5)
         consumer.commit()
-    new = {each.name for each in admin.groups.list()} - before
-    assert [admin.groups.offsets(each) for each in new] == [{}] * len(new)
+    new = {group.name for group in admin.groups.list()} - before
+    assert [admin.groups.offsets(group_id) for group_id in new] == [{}] * len(new)
 
 
 def test_batches_come_as_lists(bootstrap: str, five: str) -> None:
     found: list[str | None] = []
     with reader(bootstrap, five) as consumer:
         for batch in consumer.batches():
-            found += [each.value for each in batch]
+            found += [record.value for record in batch]
             if len(found) == 5:
                 break
     assert found == ["0", "1", "2", "3", "4"]
@@ -156,17 +158,17 @@ def test_batches_end_when_nothing_comes(bootstrap: str, topic: str) -> None:
         assert list(consumer.batches(timeout_s=0.05)) == []
 
 
-def test_seek_goes_anywhere(bootstrap: str, five: str) -> None:
+def test_seek_moves_to_any_offset(bootstrap: str, five: str) -> None:
     partition = TopicPartition(five, 0)
     with Consumer(bootstrap, value=str) as consumer:
         consumer.assign({partition: 4})
         assert consumer.take(1)[0].value == "4"
         consumer.seek(partition, 1)
-        assert [each.value for each in consumer.take(2)] == ["1", "2"]
+        assert [record.value for record in consumer.take(2)] == ["1", "2"]
         assert consumer.assignment == [partition]
 
 
-def test_a_paused_partition_is_silent(bootstrap: str, five: str) -> None:
+def test_a_paused_partition_returns_no_records(bootstrap: str, five: str) -> None:
     partition = TopicPartition(five, 0)
     with Consumer(bootstrap, value=str) as consumer:
         consumer.assign({partition: 0})
@@ -184,35 +186,35 @@ def test_subscribe_by_a_pattern_means_the_whole_name(bootstrap: str, admin: Admi
             producer.send(name, name)
     pattern = re.compile(rf"{prefix}-\d")
     with Consumer(bootstrap, pattern, value=str, auto_offset_reset="earliest") as consumer:
-        assert [each.value for each in consumer.take(1)] == [f"{prefix}-1"]
+        assert [record.value for record in consumer.take(1)] == [f"{prefix}-1"]
         assert consumer.assignment == [TopicPartition(f"{prefix}-1", 0)]
 
 
 class _Listener:
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[TopicPartition]]] = []
+        self.received: list[tuple[str, list[TopicPartition]]] = []
 
     def on_assigned(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("assigned", partitions))
+        self.received.append(("assigned", partitions))
 
     def on_revoked(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("revoked", partitions))
+        self.received.append(("revoked", partitions))
 
     def on_lost(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("lost", partitions))
+        self.received.append(("lost", partitions))
 
 
-def test_a_listener_is_told_when_partitions_come_and_go(
+def test_a_listener_is_called_when_partitions_are_assigned_and_revoked(
     bootstrap: str, five: str, group: str
 ) -> None:
     listener = _Listener()
     with reader(bootstrap, five, group=group, listener=listener) as consumer:
         consumer.take(1)
-        assert listener.told == [("assigned", [TopicPartition(five, 0)])]
-    assert listener.told[-1] == ("revoked", [TopicPartition(five, 0)])
+        assert listener.received == [("assigned", [TopicPartition(five, 0)])]
+    assert listener.received[-1] == ("revoked", [TopicPartition(five, 0)])
 
 
-def test_settings_win_over_what_the_word_sets(bootstrap: str, five: str, group: str) -> None:
+def test_settings_override_the_delivery_mode(bootstrap: str, five: str, group: str) -> None:
     with reader(bootstrap, five, group=group, settings={"enable.auto.commit": False}) as consumer:
         consumer.take(5)
     with reader(bootstrap, five, group=group) as consumer:

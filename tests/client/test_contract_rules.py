@@ -65,7 +65,7 @@ def latest(of: Any, registry: SchemaRegistry, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("of", KINDS)
-def test_a_rule_that_nobody_can_run_refuses_the_record(
+def test_a_rule_without_an_executor_refuses_the_record(
     of: Any, topic: str, registry: SchemaRegistry
 ) -> None:
     with_rules(of, topic, registry, rule("secret", "WRITE", type="ENCRYPT"))
@@ -118,7 +118,7 @@ def test_rules_run_in_order_and_backwards_when_read(topic: str, registry: Schema
     with_rules(Avro, topic, registry, *rules, rule("off", "WRITE", type="NOTE", disabled=True))
     serde = latest(Avro, registry, **{"rule.executors": {"note": note}})
     serde.deserialize(topic, serde.serialize(topic, Order("ann", 5)))
-    assert [each[:2] for each in seen] == [
+    assert [entry[:2] for entry in seen] == [
         ("a", "WRITE"),
         ("b", "WRITE"),
         ("c", "WRITE"),
@@ -126,11 +126,11 @@ def test_rules_run_in_order_and_backwards_when_read(topic: str, registry: Schema
         ("c", "READ"),
         ("a", "READ"),
     ]
-    assert {each[2] for each in seen} == {f"{topic}-value"}
+    assert {entry[2] for entry in seen} == {f"{topic}-value"}
 
 
 def test_actions(topic: str, registry: SchemaRegistry, caplog: pytest.LogCaptureFixture) -> None:
-    """NONE lets the record pass; others are callables; of two words one is for each direction."""
+    """NONE accepts the record; others are callables; of two actions each is for one direction."""
     letters: list[tuple[str, Any, str]] = []
 
     def dlq(context: RuleContext, value: Any, error: Exception | None) -> None:
@@ -181,7 +181,7 @@ def test_migration_rules_bring_values_to_another_version(
         ),
         rule("down", "DOWNGRADE", "{'name': full}"),
     ]
-    migrations = {"migrationRules": [{**each, "type": "JSONATA"} for each in rules]}
+    migrations = {"migrationRules": [{**entry, "type": "JSONATA"} for entry in rules]}
     ids = []
     for number, name, rule_set in (("1", "name", {}), ("2", "full", migrations)):
         body = {"schema": text(name), "schemaType": of.kind, "ruleSet": rule_set}

@@ -46,7 +46,7 @@ def topic() -> str:
 
 
 @pytest.mark.parametrize("of", KINDS)
-def test_what_was_read_can_be_written_to_another_topic(
+def test_a_read_value_can_be_written_to_another_topic(
     of: Any, topic: str, registry: SchemaRegistry
 ) -> None:
     typed, generic = of(Order, registry=registry), of(registry=registry)
@@ -84,9 +84,9 @@ def test_each_schema_has_its_own_writer(topic: str, registry: SchemaRegistry) ->
     )
     one = GenericRecord({"a": 1}, CarriedSchema("AVRO", text % "a"))
     two = GenericRecord({"b": 2}, CarriedSchema("AVRO", text % "b"))
-    data = [generic.serialize(topic, each) for each in (one, two, one)]
+    data = [generic.serialize(topic, entry) for entry in (one, two, one)]
     assert data[0] == data[2]
-    assert [generic.deserialize(topic, each) for each in data] == [one, two, one]
+    assert [generic.deserialize(topic, item) for item in data] == [one, two, one]
     assert registry.versions(f"{topic}-value") == [1, 2]
 
 

@@ -1,4 +1,4 @@
-"""A member of a group with a protocol of its own: joins, is told its share, is missed, leaves."""
+"""A member of a group with a custom protocol: it joins, gets its share, expires, and leaves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client.group_member import GroupMember, Joined
+from ottla.client.group_member import Generation, GroupMember
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing import LocalCluster
@@ -48,7 +48,7 @@ def told_to_join_again(member: GroupMember) -> None:
     raise AssertionError("nobody told it to join again")
 
 
-def test_the_leader_hears_of_all_and_each_is_told_its_share(cluster: LocalCluster) -> None:
+def test_the_leader_sees_all_members_and_each_gets_its_share(cluster: LocalCluster) -> None:
     one, two = member(cluster, "shares"), member(cluster, "shares")
     first = one.join(b"first")
     assert first.leads
@@ -56,7 +56,7 @@ def test_the_leader_hears_of_all_and_each_is_told_its_share(cluster: LocalCluste
     assert one.sync({first.member_id: b"all of it"}) == b"all of it"
     one.heartbeat()
 
-    joined: list[Joined] = []
+    joined: list[Generation] = []
     second = threading.Thread(target=lambda: joined.append(two.join(b"second")))
     second.start()
     told_to_join_again(one)
@@ -74,11 +74,11 @@ def test_the_leader_hears_of_all_and_each_is_told_its_share(cluster: LocalCluste
     alone = one.join(b"first")
     assert set(alone.members) == {alone.member_id}
     one.leave()
-    for each in (one, two):
-        each.close()
+    for entry in (one, two):
+        entry.close()
 
 
-def test_who_was_put_out_finds_out_and_may_come_again(cluster: LocalCluster) -> None:
+def test_a_removed_member_notices_and_may_rejoin(cluster: LocalCluster) -> None:
     one = member(cluster, "outs")
     joined = one.join(b"")
     one.sync({joined.member_id: b""})
@@ -94,11 +94,11 @@ def test_who_was_put_out_finds_out_and_may_come_again(cluster: LocalCluster) -> 
         stranger.join(b"")
     assert refused.value.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     one.leave()
-    for each in (one, other, stranger):
-        each.close()
+    for entry in (one, other, stranger):
+        entry.close()
 
 
-def test_no_broker_is_a_failure() -> None:
+def test_an_absent_broker_is_a_failure() -> None:
     gone = GroupMember("127.0.0.1:1", "g", protocol_type="connect", protocol="mine-1")
     with pytest.raises(KafkaError) as error:
         gone.join(b"")
@@ -106,7 +106,7 @@ def test_no_broker_is_a_failure() -> None:
     gone.close()
 
 
-def test_a_name_that_stays_has_one_member_and_only_that_one_commits(cluster: LocalCluster) -> None:
+def test_a_static_name_has_one_member_and_only_it_commits(cluster: LocalCluster) -> None:
     cluster.create_topic("named", partitions=1)
     where = TopicPartition("named", 0)
     one, two = (member(cluster, "names", instance="the one") for _ in range(2))
@@ -114,7 +114,7 @@ def test_a_name_that_stays_has_one_member_and_only_that_one_commits(cluster: Loc
     one.sync({first.member_id: b"mine"})
     one.commit({where: 4})
     second = two.join(b"")
-    assert second.generation == first.generation  # nobody else has to notice
+    assert second.generation == first.generation  # without a rebalance
     assert two.sync({}) == b"mine"
     for attempt in (lambda: one.commit({where: 3}), one.heartbeat):
         one.member_id = first.member_id
@@ -128,5 +128,5 @@ def test_a_name_that_stays_has_one_member_and_only_that_one_commits(cluster: Loc
     assert out.value.code is ErrorCode.UNKNOWN_MEMBER_ID
     with cluster.admin() as admin:
         assert admin.groups.offsets("names")[where].offset == 5
-    for each in (one, two):
-        each.close()
+    for entry in (one, two):
+        entry.close()

@@ -22,11 +22,11 @@ def test_a_record_is_delivered_where_the_future_says(bootstrap: str, topic: str)
     assert (second.offset, second.timestamp_ms) == (1, 12345)
 
 
-def test_a_sending_can_be_awaited(bootstrap: str, topic: str) -> None:
+def test_a_send_can_be_awaited(bootstrap: str, topic: str) -> None:
     async def send() -> list[int]:
         with Producer(bootstrap) as producer:
             sendings = [producer.send(topic, b"x") for _ in range(3)]
-            return [(await each).offset for each in sendings]
+            return [(await future).offset for future in sendings]
 
     assert asyncio.run(send()) == [0, 1, 2]
 
@@ -72,7 +72,7 @@ def test_a_record_that_is_too_large_is_refused_at_once(bootstrap: str, topic: st
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_full_queue_blocks_no_longer_than_it_may() -> None:
+def test_a_full_queue_blocks_up_to_the_timeout() -> None:
     settings = {"queue.buffering.max.messages": 1, "message.timeout.ms": 300}
     producer = Producer("localhost:1", settings=settings, block_s_max=0.05)
     producer.send("t", b"x")
@@ -96,7 +96,7 @@ def test_exactly_once_and_a_transactional_id_belong_together() -> None:
 
 
 class _Calls:
-    """Stands for librdkafka's producer: writes down what is called."""
+    """A fake of librdkafka's producer, which records its calls."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
@@ -112,14 +112,14 @@ class _Reader:
     def __init__(self) -> None:
         self.made: list[str] = []
 
-    def worked_off(self) -> tuple[list[int], str]:
+    def processed_offsets(self) -> tuple[list[int], str]:
         return [1], "group"
 
-    def go_on(self) -> None:
-        self.made.append("go_on")
+    def on_commit(self) -> None:
+        self.made.append("on_commit")
 
-    def go_back(self) -> None:
-        self.made.append("go_back")
+    def on_abort(self) -> None:
+        self.made.append("on_abort")
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_transaction_commits_the_readers_offsets_with_it(transactional: Produc
         pass
     raw: Any = transactional.raw
     assert raw.made == ["begin_transaction", "send_offsets_to_transaction", "commit_transaction"]
-    assert reader.made == ["go_on"]
+    assert reader.made == ["on_commit"]
 
 
 def test_a_transaction_that_fails_sends_the_reader_back(transactional: Producer) -> None:
@@ -145,11 +145,11 @@ def test_a_transaction_that_fails_sends_the_reader_back(transactional: Producer)
         raise RuntimeError
     raw: Any = transactional.raw
     assert raw.made == ["begin_transaction", "abort_transaction"]
-    assert reader.made == ["go_back"]
+    assert reader.made == ["on_abort"]
 
 
-def test_a_zombie_is_told_that_it_is_fenced(bootstrap: str, topic: str) -> None:
-    """By every call and every future: the thread that serves them outlives the fatal error."""
+def test_a_zombie_gets_a_fenced_error(bootstrap: str, topic: str) -> None:
+    """Every call and every future fails; the polling thread survives the fatal error."""
     options: Any = {"delivery": "exactly_once", "transactional_id": topic}
     with Producer(bootstrap, **options) as zombie:
         with zombie.transaction():
@@ -162,11 +162,11 @@ def test_a_zombie_is_told_that_it_is_fenced(bootstrap: str, topic: str) -> None:
             with successor.transaction():
                 successor.send(topic, b"second")
     with Consumer(bootstrap, topic, auto_offset_reset="earliest") as consumer:
-        assert [each.value for each in consumer.take(2)] == [b"first", b"second"]
+        assert [record.value for record in consumer.take(2)] == [b"first", b"second"]
 
 
-def test_a_rebalance_in_the_midst_of_a_transaction_aborts_it() -> None:
-    """Its records would else be committed, and their offsets not: the next owner has them again."""
+def test_a_rebalance_during_a_transaction_aborts_it() -> None:
+    """Otherwise its records would be committed without offsets, and the next owner repeat them."""
     with LocalCluster() as cluster:
         for topic in ("in", "out"):
             cluster.create_topic(topic, partitions=2)
@@ -204,8 +204,8 @@ def test_a_rebalance_in_the_midst_of_a_transaction_aborts_it() -> None:
         assert read == list(range(20))
 
 
-def test_transactions_go_on_when_the_broker_was_away() -> None:
-    """With librdkafka's own defaults the second one waits for ever, whatever its timeout."""
+def test_transactions_continue_after_a_broker_outage() -> None:
+    """With librdkafka's own defaults the second one waits forever, whatever its timeout."""
     done: list[bytes | None] = []
 
     def work(cluster: LocalCluster) -> None:
@@ -235,13 +235,13 @@ def test_transactions_go_on_when_the_broker_was_away() -> None:
     assert done == [b"before", b"after"]
 
 
-def test_closing_twice_is_closing_once(bootstrap: str) -> None:
+def test_closing_twice_is_harmless(bootstrap: str) -> None:
     producer = Producer(bootstrap)
     producer.close()
     producer.close()
 
 
-def test_close_waits_no_longer_than_it_was_told() -> None:
+def test_close_respects_its_timeout() -> None:
     """librdkafka's own close flushes again, for as long as message.timeout.ms says."""
     with LocalCluster(process=True) as cluster:
         producer = Producer(cluster.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""What README shows of the client is run as it stands there."""
+"""README's examples of the client run as printed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ IMPORTS: Final = "from ottla.client import Consumer, Producer\n\n\n"
 def block(words: str, servers: str) -> str:
     """The Python block of README that has these words."""
     found = [
-        each for each in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if words in each
+        entry for entry in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if words in entry
     ]
     assert len(found) == 1
     return found[0].replace("localhost:9092", servers)
 
 
-def test_the_five_lines_end(kafka: LocalCluster) -> None:
+def test_the_five_lines_run_to_the_end(kafka: LocalCluster) -> None:
     code = block("greetings", kafka.bootstrap_servers)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S
@@ -53,7 +53,7 @@ def test_the_exactly_once_loop_may_be_started_before_its_topic_exists(kafka: Loc
             auto_offset_reset="earliest",
             settings={"isolation.level": "read_committed"},
         ) as consumer:
-            billed = [each.value for each in consumer.take(3, WAIT_S)]
+            billed = [record.value for record in consumer.take(3, WAIT_S)]
     finally:
         billing.kill()
         billing.communicate()

@@ -23,28 +23,28 @@ def test_the_offset_moves_over_what_is_done() -> None:
 
 
 @given(st.lists(st.integers(0, 200)), st.integers(0, 50))
-def test_nothing_is_forgotten(marked: list[int], start: int) -> None:
+def test_no_letter_is_forgotten(marked: list[int], start: int) -> None:
     position = RedrivePosition(start)
-    for each in marked:
-        position.mark(each)
+    for entry in marked:
+        position.mark(entry)
         position = RedrivePosition(position.offset, position.metadata + "\0")
-    for each in range(220):
-        assert position.is_done(each) == (each < start or each in marked)
+    for number in range(220):
+        assert position.is_done(number) == (number < start or number in marked)
 
 
 def test_twenty_thousand_letters_fit_however_they_were_chosen() -> None:
     position = RedrivePosition(0)
     dice = random.Random(7)
-    for each in range(1, 20_000):
+    for number in range(1, 20_000):
         if dice.random() < 0.5:
-            position.mark(each)
+            position.mark(number)
     assert position.fits
-    for each in range(1, 60_000):
+    for number in range(1, 60_000):
         if dice.random() < 0.5:
-            position.mark(each)
+            position.mark(number)
     assert not position.fits
 
 
-def test_what_others_committed_is_refused() -> None:
+def test_foreign_commit_metadata_is_refused() -> None:
     with pytest.raises(ValueError, match="no redrive has committed"):
         RedrivePosition(3, "mine!")

@@ -1,4 +1,4 @@
-"""Avro, JsonSchema and Protobuf: which schema a record is written by, and what is said if not."""
+"""Avro, JsonSchema and Protobuf: the schema that a record is written with, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.client import (
     SchemaRegistry,
     SerializationError,
 )
-from ottla.client.registry_error import RegistryError
+from ottla.client.schema_registry_error import SchemaRegistryError
 from ottla.client.serde import is_infrastructure
 from ottla.client.serdes.registry_serde import RegistrySerde
 from ottla.extras import install_command
@@ -207,7 +207,7 @@ def test_a_serde_without_a_class_writes_any_model(
         serde.serialize(topic, {"id": 1})
 
 
-def test_a_header_of_the_record_before_is_not_believed(
+def test_the_header_of_the_previous_record_is_not_used(
     topic: str, registry: SchemaRegistry
 ) -> None:
     serde = Avro(Order, registry=registry)
@@ -218,7 +218,7 @@ def test_a_header_of_the_record_before_is_not_believed(
 
 
 @pytest.mark.parametrize("of", KINDS)
-def test_a_guid_may_stand_in_front(of: Any, topic: str, registry: SchemaRegistry) -> None:
+def test_a_guid_may_precede_the_payload(of: Any, topic: str, registry: SchemaRegistry) -> None:
     serde = of(Order, registry=registry)
     data = serde.serialize(topic, Order(1, "x"))
     guid = registry.version(f"{topic}-value").guid
@@ -237,7 +237,7 @@ def test_dicts_of_a_proto_text_name_their_message(topic: str, registry: SchemaRe
         serde.serialize(topic, {"a": 1})
 
 
-def test_what_is_remembered_has_a_limit(
+def test_the_cache_is_bounded(
     topic: str, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.client.serdes.registry_serde.KEPT_MAX", 10)
@@ -247,12 +247,12 @@ def test_what_is_remembered_has_a_limit(
     assert len(serde._writers) <= 10
 
 
-def test_a_registry_that_is_not_there_is_not_the_records_fault() -> None:
+def test_an_unreachable_registry_is_not_a_record_error() -> None:
     away = SchemaRegistry("http://127.0.0.1:9", tries_max=1)
     with pytest.raises(KafkaError, match="No schema registry answers") as error:
         Avro[Any](registry=away).deserialize("t", b"\0\0\0\0\1x")
     assert is_infrastructure(error.value)
-    assert is_infrastructure(RegistryError(401, 401, "User cannot access the resource."))
+    assert is_infrastructure(SchemaRegistryError(401, 401, "User cannot access the resource."))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_registry_that_is_not_there_is_not_the_records_fault() -> None:
         ({"normalize.schemas": "perhaps"}, "true or false"),
     ],
 )
-def test_a_setting_that_cant_be_is_refused(settings: dict[str, Any], words: str) -> None:
+def test_an_invalid_setting_is_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Avro(Order, settings=settings)
 
@@ -316,7 +316,7 @@ def test_a_schema_that_is_a_reference_alone_has_the_name_of_what_it_refers_to(
 def test_a_topic_is_associated_with_a_subject(
     topic: str, registry: SchemaRegistry, with_registry: LocalCluster
 ) -> None:
-    """The registry has associations to read only: here another registry's record makes one."""
+    """The registry only reads associations; a record of another registry creates one here."""
     resource = {"resourceName": topic, "resourceNamespace": "lkc-1", "resourceType": "topic"}
     key = {"keytype": "ASSOC", "tenant": "default", **resource, "associationType": "value"}
     value = {**resource, "associationType": "value", "subject": f"{topic}-contract"}
@@ -333,7 +333,7 @@ def test_a_topic_is_associated_with_a_subject(
         given = {"subject.name.strategy.type": "ASSOCIATED", **settings}
         before = set(registry.subjects())
         Avro[Any](schema=text, registry=registry, settings=given).serialize(topic, {"id": 1})
-        return {each.replace(name, "NAME") for each in set(registry.subjects()) - before}
+        return {subject.replace(name, "NAME") for subject in set(registry.subjects()) - before}
 
     registry.ask("PUT", "config", f"{topic}-contract", body={"compatibility": "NONE"})
     assert subject_for() == {f"{topic}-contract"}

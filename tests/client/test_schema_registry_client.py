@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client.schema_registry import RegistryError, SchemaRegistry
+from ottla.client.schema_registry import SchemaRegistry, SchemaRegistryError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.schemas.schema_types import Reference
 from ottla.testing import LocalCluster
@@ -52,18 +52,18 @@ def test_references_are_resolved(registry: SchemaRegistry) -> None:
 
 
 def test_a_refusal_has_status_code_and_message(registry: SchemaRegistry) -> None:
-    with pytest.raises(RegistryError, match="not found") as caught:
+    with pytest.raises(SchemaRegistryError, match="not found") as caught:
         registry.version("nothing")
     assert (caught.value.status, caught.value.code) == (404, 40401)
 
 
-def test_what_is_incompatible_is_explained(registry: SchemaRegistry) -> None:
+def test_an_incompatibility_is_explained(registry: SchemaRegistry) -> None:
     registry.register("prices", "AVRO", '"int"')
     assert registry.incompatibilities("prices", "AVRO", '"long"') == []
     reasons = registry.incompatibilities("prices", "AVRO", '"bytes"')
     assert reasons
     assert "TYPE_MISMATCH" in reasons[0]
-    with pytest.raises(RegistryError) as caught:
+    with pytest.raises(SchemaRegistryError) as caught:
         registry.register("prices", "AVRO", '"bytes"')
     assert caught.value.status == 409
 
@@ -75,13 +75,13 @@ def test_deleted_subjects_are_gone(registry: SchemaRegistry) -> None:
     assert registry.register("gone", "AVRO", ORDER).version == 1
 
 
-def test_where_one_url_does_not_answer_the_next_is_asked(url: str) -> None:
+def test_an_unanswered_request_goes_to_the_next_url(url: str) -> None:
     registry = SchemaRegistry(f"http://127.0.0.1:1,{url}")
     assert isinstance(registry.subjects(), list)
     registry.close()
 
 
-def test_nobody_answers() -> None:
+def test_an_unreachable_registry_is_an_error() -> None:
     with pytest.raises(KafkaError, match="No schema registry answers") as caught:
         SchemaRegistry("http://127.0.0.1:1").subjects()
     assert caught.value.code is ErrorCode.NETWORK_EXCEPTION

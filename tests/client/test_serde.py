@@ -46,7 +46,7 @@ def test_a_long_is_eight_bytes_big_endian_as_java_writes_it(number: int) -> None
 
 
 @given(some.text())
-def test_a_string_comes_back(text: str) -> None:
+def test_a_string_survives_a_round_trip(text: str) -> None:
     assert STRING.from_bytes(STRING.to_bytes(text)) == text
 
 
@@ -68,7 +68,7 @@ def test_values_and_their_bytes(serde: Serde[object], value: object, data: bytes
 
 
 @pytest.mark.parametrize(("serde", "data"), [(LONG, b"1234567"), (BOOLEAN, b"\x02"), (JSON, b"{")])
-def test_bytes_that_make_no_sense_are_a_value_error(serde: Serde[object], data: bytes) -> None:
+def test_malformed_bytes_are_a_value_error(serde: Serde[object], data: bytes) -> None:
     with pytest.raises(ValueError):
         serde.from_bytes(data)
 
@@ -98,7 +98,7 @@ def test_a_type_stands_for_its_serde() -> None:
     assert writer_of(dict)({"a": 1}) == b'{"a":1}'
 
 
-def test_a_callable_is_taken_as_it_is_and_works_in_one_direction() -> None:
+def test_a_callable_is_a_serde_of_one_direction() -> None:
     def shout(value: int) -> bytes:
         return b"%d!" % value
 
@@ -108,7 +108,7 @@ def test_a_callable_is_taken_as_it_is_and_works_in_one_direction() -> None:
         writing_serdes(BYTES, shout, {})[1].deserialize("t", b"3!")
 
 
-def test_what_is_no_serde_is_a_type_error() -> None:
+def test_a_non_serde_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="no serde for complex"):
         writing_serdes(BYTES, complex, {})
     with pytest.raises(TypeError, match="not 'text'"):
@@ -116,13 +116,13 @@ def test_what_is_no_serde_is_a_type_error() -> None:
 
 
 class Loud(String):
-    """Writes as the topic says, and reads as String does."""
+    """Encodes by the name of the topic, and decodes like String."""
 
     def serialize(self, topic: str, value: str | None) -> bytes | None:
         return f"{topic}: {value}".encode()
 
 
-class Tagged(Serde[bytes]):
+class HeaderSerde(Serde[bytes]):
     uses_headers = True
 
     def serialize_with_headers(
@@ -149,9 +149,9 @@ def test_two_callables_make_a_serde_of_either_shape() -> None:
 def test_a_serde_that_sees_topic_or_headers_is_never_called_without() -> None:
     assert serializers_of(writing_serdes(STRING, Loud(), {})) is None
     assert deserializers_of(reading_serdes(STRING, Loud(), {})) is not None
-    assert serializers_of(writing_serdes(Tagged(), STRING, {})) is None
+    assert serializers_of(writing_serdes(HeaderSerde(), STRING, {})) is None
     headers: HeaderList = []
-    serdes = writing_serdes(Tagged(), Loud(), {})
+    serdes = writing_serdes(HeaderSerde(), Loud(), {})
     assert serialized(serdes, "t", b"k", "v", headers) == (b"k", b"t: v")
     assert headers == [("tag", b"1")]
 
@@ -166,7 +166,7 @@ def test_a_subclass_with_bytes_of_its_own_writes_them_with_a_topic_as_well() -> 
     assert Upper().deserialize("t", b"X") == "X"
 
 
-def test_a_serde_without_methods_says_so() -> None:
+def test_a_serde_without_methods_is_reported() -> None:
     with pytest.raises(NotImplementedError, match="neither to_bytes nor serialize"):
         Serde[str]().serialize("t", "x")
 
@@ -192,9 +192,9 @@ def test_json_is_the_same_without_orjson(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("ottla.client.serdes.json_text._orjson", lambda: None)
     assert JSON.to_bytes(value) == data
     assert JSON.from_bytes(data)["visits"][0]["score"] is None
-    with pytest.raises(SerializationError, match="no word for"):
+    with pytest.raises(SerializationError, match="cannot represent"):
         JSON.to_bytes([object()])
 
 
-def test_the_words_are_those_of_javas_deserializers() -> None:
+def test_error_messages_are_those_of_javas_deserializers() -> None:
     assert {"string", "long", "integer", "short", "double", "float", "uuid"} <= set(WORDS)

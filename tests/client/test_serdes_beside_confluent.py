@@ -161,7 +161,9 @@ def test_protobuf_classes(
     as_dict = Protobuf[Any](registry=ours).deserialize_with_headers("both", headers, data)
     assert as_dict is not None
     assert made(**as_dict) == value
-    assert [each.name for each in ours.version(subject).references] == ["shop_address.proto"]
+    assert [reference.name for reference in ours.version(subject).references] == [
+        "shop_address.proto"
+    ]
 
 
 def test_avro_with_a_reference(theirs: SchemaRegistryClient, ours: SchemaRegistry) -> None:

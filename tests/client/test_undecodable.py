@@ -12,9 +12,9 @@ from ottla.client import (
     Admin,
     Avro,
     Consumer,
+    ConsumerRecord,
     Producer,
     Protobuf,
-    Record,
     RecordDeserializationError,
     ShareConsumer,
     TopicPartition,
@@ -79,9 +79,7 @@ def test_a_serde_takes_its_settings_from_the_client(
     assert [name for name, _ in records[0].headers] == ["__value_schema_id"]
 
 
-def test_the_error_says_where_and_by_which_schema(
-    servers: str, broken: str, registry_url: str
-) -> None:
+def test_the_error_names_place_and_schema(servers: str, broken: str, registry_url: str) -> None:
     value = Avro(Order, registry=registry_url)
     with Consumer(servers, broken, value=value, auto_offset_reset="earliest") as consumer:
         assert [record.value for record in consumer.take(1)] == [Order(1)]
@@ -97,7 +95,7 @@ def test_the_error_says_where_and_by_which_schema(
         assert [record.offset for record in consumer.take(1)] == [2]
 
 
-def test_plain_serdes_say_it_too(servers: str, topic: str) -> None:
+def test_errors_of_plain_serdes_name_the_place_too(servers: str, topic: str) -> None:
     with Producer(servers) as producer:
         producer.send(topic, b"\xff", key=b"\xff")
     with Consumer(servers, topic, key=str, auto_offset_reset="earliest") as consumer:
@@ -107,7 +105,9 @@ def test_plain_serdes_say_it_too(servers: str, topic: str) -> None:
         assert error.value.schema == ""
 
 
-def test_no_json_is_told_with_its_place_and_can_be_left_out(servers: str, topic: str) -> None:
+def test_malformed_json_is_reported_with_its_place_and_can_be_skipped(
+    servers: str, topic: str
+) -> None:
     with Producer(servers, value=str) as producer:
         for text in ('{"a": 1}', "{no JSON", '{"a": 2}'):
             producer.send(topic, text)
@@ -124,7 +124,7 @@ def test_no_json_is_told_with_its_place_and_can_be_left_out(servers: str, topic:
         auto_offset_reset="earliest",
         deserialization_exception_handler="continue",
     ) as consumer:
-        assert [each.value for each in consumer.take(2)] == [{"a": 1}, {"a": 2}]
+        assert [record.value for record in consumer.take(2)] == [{"a": 1}, {"a": 2}]
 
 
 def test_records_can_be_left_out(servers: str, broken: str, group: str, registry_url: str) -> None:
@@ -191,7 +191,7 @@ def test_records_can_go_to_a_dead_letter_topic(
     )
 
 
-def _as_logged(letter: Record[bytes, bytes]) -> LogRecord:
+def _as_logged(letter: ConsumerRecord[bytes, bytes]) -> LogRecord:
     return LogRecord(
         offset=letter.offset,
         timestamp=letter.timestamp_ms,

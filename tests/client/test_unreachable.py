@@ -1,4 +1,4 @@
-"""Clients of an address where nobody listens: they say so at once, and end when they are asked."""
+"""Clients of an address without a listener: they fail at once, and close when asked to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nobody() -> Iterator[str]:
 
 
 def logged(caplog: pytest.LogCaptureFixture, words: str) -> bool:
-    return any(words in each for each in caplog.messages)
+    return any(words in message for message in caplog.messages)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -37,15 +37,17 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_producer_says_so_before_anything_is_sent(
+def test_a_producer_reports_an_unreachable_broker_before_sending(
     nobody: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "ottla.client"), Producer(nobody):
         until(lambda: logged(caplog, f"cannot reach {nobody}: Connection refused"))
-    assert not logged(caplog, "brokers are down"), "one trouble is one line"
+    assert not logged(caplog, "brokers are down"), "one error is logged as one line"
 
 
-def test_a_consumer_says_so_while_it_waits(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_consumer_reports_an_unreachable_broker_while_it_waits(
+    nobody: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "ottla.client"), Consumer(nobody, "x") as consumer:
         until(lambda: consumer.poll(0.1) is None and logged(caplog, f"cannot reach {nobody}"))
 
@@ -79,7 +81,7 @@ def test_the_error_of_a_body_comes_before_a_flush_of_a_minute(
     assert logged(caplog, "1 records not delivered"), "the log names what is lost"
 
 
-def test_a_flush_that_is_not_done_says_why(nobody: str) -> None:
+def test_an_incomplete_flush_names_its_cause(nobody: str) -> None:
     producer: Producer[bytes, str] = Producer(nobody, value=str)
     producer.send("x", "v")
     with pytest.raises(KafkaError, match=r"1 records not .* after 2 s: cannot reach"):
@@ -87,8 +89,8 @@ def test_a_flush_that_is_not_done_says_why(nobody: str) -> None:
 
 
 @pytest.mark.parametrize("make", [Producer, Admin, Consumer, ShareConsumer])
-def test_an_address_has_a_port(make: Callable[..., Any]) -> None:
-    """librdkafka takes 9092 for granted; Kafka's clients refuse it in these words."""
+def test_an_address_needs_a_port(make: Callable[..., Any]) -> None:
+    """librdkafka assumes port 9092; Kafka's clients refuse the address in these words."""
     words = {"topics": "x", "group": "g"} if make is ShareConsumer else {}
     with pytest.raises(KafkaError, match=r"Invalid url in bootstrap\.servers: localhost; an ad"):
         make("localhost", **words)
@@ -108,7 +110,7 @@ def test_a_producer_in_async_with(kafka_session: LocalCluster) -> None:
 
     assert asyncio.run(sent()) == 0
     with Consumer(servers, "in-async", value=dict, auto_offset_reset="earliest") as consumer:
-        assert [each.value for each in consumer.take(2)] == [{"number": 1}, {"number": 2}]
+        assert [record.value for record in consumer.take(2)] == [{"number": 1}, {"number": 2}]
 
 
 @pytest.mark.parametrize(

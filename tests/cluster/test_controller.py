@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cluster.commits import Commits
+from ottla.cluster.cluster_membership import ClusterMembership, cluster_id, random_uuid
 from ottla.cluster.controller import Controller
-from ottla.cluster.decisions import NewTopic
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import NO_LEADER, Image, Topic
-from ottla.cluster.membership import Membership, cluster_id, random_uuid
-from ottla.cluster.metadata import Metadata
-from ottla.cluster.settings import ConfigChange, Settings
+from ottla.cluster.image import NO_LEADER, MetadataImage, TopicImage
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.metadata_writer import MetadataWriter
+from ottla.cluster.runtime_settings import ConfigChange, RuntimeSettings
 from ottla.cluster.store import ANY_VERSION
+from ottla.cluster.topics import TopicSpec
 from ottla.config import Listener, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 
@@ -28,33 +28,33 @@ LISTENERS = (
 )
 
 
-class House:
-    """A broker's cluster side, put together as the broker does it."""
+class ControllerCluster:
+    """The cluster parts of a broker, connected as in the broker."""
 
     def __init__(self, store: EmbeddedStore, broker_id: int = 0) -> None:
         self.store = store
         self.broker_id = broker_id
         self.config = ServerConfig({})
-        self.metadata = Metadata(store)
-        commits = Commits(store, self.metadata)
-        self.settings = Settings(store, commits, broker_id=broker_id)
+        self.metadata = MetadataCache(store)
+        commits = MetadataWriter(store, self.metadata)
+        self.settings = RuntimeSettings(store, commits, broker_id=broker_id)
         self.controller = Controller(
             store,
             self.metadata,
             commits,
             broker_id=broker_id,
             config=lambda: self.config,
-            dice=random.Random(1),
+            rng=random.Random(1),
         )
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         return self.metadata.image
 
     async def start(self) -> bool:
         await self.metadata.start()
         await cluster_id(self.store, self.metadata)
-        self.membership = await Membership.register(
+        self.membership = await ClusterMembership.register(
             self.store,
             self.metadata,
             broker_id=self.broker_id,
@@ -64,8 +64,8 @@ class House:
         )
         return await self.controller.elect(1)
 
-    async def create(self, name: str, **wish: object) -> Topic:
-        result = (await self.controller.create_topics([NewTopic(name, **wish)]))[name]  # type: ignore[arg-type]
+    async def create(self, name: str, **spec: object) -> TopicImage:
+        result = (await self.controller.create_topics([TopicSpec(name, **spec)]))[name]  # type: ignore[arg-type]
         if isinstance(result, KafkaError):
             raise result
         return result
@@ -75,10 +75,10 @@ def to(values: dict[str, str]) -> ConfigChange:
     return lambda present: values
 
 
-def run(scenario: Callable[[House], Awaitable[None]], path: Path | None = None) -> None:
+def run(scenario: Callable[[ControllerCluster], Awaitable[None]], path: Path | None = None) -> None:
     async def session() -> None:
         store = EmbeddedStore(path, sync=False)
-        house = House(store)
+        house = ControllerCluster(store)
         assert await house.start()
         await scenario(house)
         await house.metadata.stop()
@@ -88,7 +88,7 @@ def run(scenario: Callable[[House], Awaitable[None]], path: Path | None = None) 
 
 
 def test_a_started_broker_sees_itself() -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(house: ControllerCluster) -> None:
         image = house.image
         assert image.controller_id == 0
         assert image.controller_epoch == 1
@@ -106,12 +106,12 @@ def test_a_started_broker_sees_itself() -> None:
     run(scenario)
 
 
-def test_a_created_topic_is_in_the_image_and_told_before_the_call_returns() -> None:
-    async def scenario(house: House) -> None:
-        told: list[int] = []
-        house.metadata.on_image(lambda image: told.append(len(image.topics)))
+def test_a_created_topic_is_in_the_image_and_published_before_the_call_returns() -> None:
+    async def scenario(house: ControllerCluster) -> None:
+        received: list[int] = []
+        house.metadata.add_listener(lambda image: received.append(len(image.topics)))
         created = await house.create("t", partition_count=3, configs={"retention.ms": "7"})
-        assert told == [1]
+        assert received == [1]
         topic = house.image.topics["t"]
         assert topic == created
         assert topic.configs == {"retention.ms": "7"}
@@ -120,19 +120,19 @@ def test_a_created_topic_is_in_the_image_and_told_before_the_call_returns() -> N
         assert not topic.internal
         assert house.image.topic_name(topic.id) == "t"
         assert house.image.topic_name(b"x" * 16) == ""
-        for _ in range(10):  # the store tells the same again, which makes no new image
+        for _ in range(10):  # the store repeats the change, which makes no new image
             await asyncio.sleep(0)
-        assert told == [1]
+        assert received == [1]
 
     run(scenario)
 
 
 def test_each_topic_of_a_request_succeeds_or_fails_alone() -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(house: ControllerCluster) -> None:
         results = await house.controller.create_topics(
-            [NewTopic("a"), NewTopic("b/c"), NewTopic("d", replication_factor=3)]
+            [TopicSpec("a"), TopicSpec("b/c"), TopicSpec("d", replication_factor=3)]
         )
-        assert isinstance(results["a"], Topic)
+        assert isinstance(results["a"], TopicImage)
         codes = [r.code for r in results.values() if isinstance(r, KafkaError)]
         assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR]
         assert set(house.image.topics) == {"a"}
@@ -140,11 +140,11 @@ def test_each_topic_of_a_request_succeeds_or_fails_alone() -> None:
     run(scenario)
 
 
-def test_a_request_creates_no_more_than_it_should() -> None:
-    async def scenario(house: House) -> None:
-        wishes = [NewTopic("a", 9_999), NewTopic("b", 2)]
+def test_a_request_creates_a_limited_number_of_partitions() -> None:
+    async def scenario(house: ControllerCluster) -> None:
+        wishes = [TopicSpec("a", 9_999), TopicSpec("b", 2)]
         results = await house.controller.create_topics(wishes, validate_only=True)
-        assert isinstance(results["a"], Topic)
+        assert isinstance(results["a"], TopicImage)
         refused = results["b"]
         assert isinstance(refused, KafkaError)
         assert refused.code is ErrorCode.POLICY_VIOLATION
@@ -153,10 +153,10 @@ def test_a_request_creates_no_more_than_it_should() -> None:
 
 
 def test_validate_only_changes_nothing() -> None:
-    async def scenario(house: House) -> None:
-        results = await house.controller.create_topics([NewTopic("t", 2)], validate_only=True)
+    async def scenario(house: ControllerCluster) -> None:
+        results = await house.controller.create_topics([TopicSpec("t", 2)], validate_only=True)
         topic = results["t"]
-        assert isinstance(topic, Topic)
+        assert isinstance(topic, TopicImage)
         assert len(topic.partitions) == 2
         assert house.image.topics == {}
         await house.create("t")
@@ -167,8 +167,8 @@ def test_validate_only_changes_nothing() -> None:
     run(scenario)
 
 
-def test_topics_grow_and_go() -> None:
-    async def scenario(house: House) -> None:
+def test_topics_get_partitions_and_are_deleted() -> None:
+    async def scenario(house: ControllerCluster) -> None:
         topic = await house.create("t", partition_count=1)
         results = await house.controller.create_partitions({"t": (3, None), "x": (3, None)})
         assert results["t"] is None
@@ -193,7 +193,7 @@ def test_topics_grow_and_go() -> None:
 
 
 def test_configs_of_topics_and_brokers() -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(house: ControllerCluster) -> None:
         await house.create("t")
         await house.settings.alter_topic_config("t", to({"retention.ms": "1"}))
         await house.settings.alter_topic_config("t", to({"segment.ms": "2"}))
@@ -217,10 +217,10 @@ def test_configs_of_topics_and_brokers() -> None:
     run(scenario)
 
 
-def test_producer_ids_are_given_once_over_restarts(tmp_path: Path) -> None:
+def test_producer_ids_are_allocated_once_across_restarts(tmp_path: Path) -> None:
     blocks: list[tuple[int, int]] = []
 
-    async def scenario(house: House) -> None:
+    async def scenario(house: ControllerCluster) -> None:
         blocks.append(await house.settings.allocate_producer_ids())
         blocks.append(await house.settings.allocate_producer_ids(5))
 
@@ -229,15 +229,15 @@ def test_producer_ids_are_given_once_over_restarts(tmp_path: Path) -> None:
     assert blocks == [(0, 1000), (1000, 5), (1005, 1000), (2005, 5)]
 
 
-def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
-    images: list[Image] = []
+def test_all_metadata_survives_a_restart(tmp_path: Path) -> None:
+    images: list[MetadataImage] = []
 
-    async def before(house: House) -> None:
+    async def before(house: ControllerCluster) -> None:
         await house.create("t", partition_count=2, configs={"retention.ms": "7"})
         await house.settings.alter_broker_config("", to({"log.retention.ms": "3"}))
         images.append(house.image)
 
-    async def after(house: House) -> None:
+    async def after(house: ControllerCluster) -> None:
         images.append(house.image)
 
     run(before, tmp_path / "j")
@@ -250,11 +250,11 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     assert new.controller_epoch == old.controller_epoch + 1
 
 
-def test_two_brokers_on_one_store_see_each_other_and_one_controls() -> None:
-    async def scenario(house: House) -> None:
-        other = House(house.store, 1)
+def test_two_brokers_on_one_store_see_each_other_and_one_is_the_controller() -> None:
+    async def scenario(house: ControllerCluster) -> None:
+        other = ControllerCluster(house.store, 1)
         assert not await other.start()
-        await asyncio.sleep(0)  # the first one hears of the second
+        await asyncio.sleep(0)  # the first broker gets the change
         await house.create("t", replication_factor=2)
         for _ in range(10):
             await asyncio.sleep(0)
@@ -277,9 +277,9 @@ def test_two_brokers_on_one_store_see_each_other_and_one_controls() -> None:
     run(scenario)
 
 
-def test_a_controller_of_old_is_fenced_by_the_epoch() -> None:
-    async def scenario(house: House) -> None:
-        # Another broker has taken over, and this one has not heard of it.
+def test_a_former_controller_is_fenced_by_the_epoch() -> None:
+    async def scenario(house: ControllerCluster) -> None:
+        # Another broker has taken over, which this one has not noticed.
         await house.store.put("/controller_epoch", b"2", version=ANY_VERSION)
         with pytest.raises(KafkaError) as caught:
             await house.create("t")
@@ -289,8 +289,8 @@ def test_a_controller_of_old_is_fenced_by_the_epoch() -> None:
     run(scenario)
 
 
-def test_a_decision_on_old_news_is_made_anew() -> None:
-    async def scenario(house: House) -> None:
+def test_a_decision_on_a_stale_image_is_retried() -> None:
+    async def scenario(house: ControllerCluster) -> None:
         topic = await house.create("t")
         value = b'{"version":1,"config":{"retention.ms":"9"}}'
         await house.store.create("/config/topics/t", value)  # not yet in the image
@@ -302,8 +302,8 @@ def test_a_decision_on_old_news_is_made_anew() -> None:
 
 
 def test_a_second_broker_with_the_same_id_is_refused() -> None:
-    async def scenario(house: House) -> None:
-        twin = House(house.store)
+    async def scenario(house: ControllerCluster) -> None:
+        twin = ControllerCluster(house.store)
         with pytest.raises(KafkaError) as caught:
             await twin.start()
         assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
@@ -312,10 +312,10 @@ def test_a_second_broker_with_the_same_id_is_refused() -> None:
     run(scenario)
 
 
-def test_metadata_that_cannot_be_read_is_left_out_and_said(
+def test_metadata_that_cannot_be_read_is_ignored_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(house: ControllerCluster) -> None:
         await house.create("good")
         await house.store.create("/brokers/topics/bad", b"not json")
         await house.store.create("/brokers/topics/worse", b'{"partitions": 7}')
@@ -323,11 +323,11 @@ def test_metadata_that_cannot_be_read_is_left_out_and_said(
         assert set(house.image.topics) == {"good"}
 
     run(scenario)
-    assert "metadata of 'bad' is not as it should be" in caplog.text
+    assert "Ignoring the metadata of 'bad'" in caplog.text
 
 
 def test_a_topic_without_states_has_no_leader_yet() -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(house: ControllerCluster) -> None:
         value = b'{"topic_id": "MDEyMzQ1Njc4OWFiY2RlZg", "partitions": {"0": [0]}}'
         await house.store.create("/brokers/topics/t", value)
         await house.metadata.refresh()
@@ -338,19 +338,19 @@ def test_a_topic_without_states_has_no_leader_yet() -> None:
     run(scenario)
 
 
-def test_a_failing_follower_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(house: House) -> None:
-        def fail(image: Image) -> None:
+def test_a_failing_listener_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(house: ControllerCluster) -> None:
+        def fail(image: MetadataImage) -> None:
             raise RuntimeError("cannot cope")
 
-        told: list[Image] = []
-        house.metadata.on_image(fail)
-        house.metadata.on_image(told.append)
+        received: list[MetadataImage] = []
+        house.metadata.add_listener(fail)
+        house.metadata.add_listener(received.append)
         await house.create("t")
-        assert len(told) == 1
+        assert len(received) == 1
 
     run(scenario)
-    assert "a follower of the metadata failed" in caplog.text
+    assert "A listener of metadata changes failed" in caplog.text
 
 
 def test_random_ids_never_look_like_an_option() -> None:

@@ -14,18 +14,20 @@ from hypothesis import strategies as st
 
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.journal import Journal, JournalDisk
-from ottla.cluster.store import Change, Create, Entry, Put, StoreError
+from ottla.cluster.store import Create, KeyChange, MetaStoreError, Put, VersionedValue
 
-State = dict[str, Entry]
+State = dict[str, VersionedValue]
 
 KEYS = st.sampled_from(["/a", "/b", "/a/c", "/brokers/topics/t"])
 CHANGES = st.builds(
-    Change, KEYS, st.none() | st.builds(Entry, st.binary(max_size=40), st.integers(0, 9))
+    KeyChange,
+    KEYS,
+    st.none() | st.builds(VersionedValue, st.binary(max_size=40), st.integers(0, 9)),
 )
 COMMITS = st.lists(st.lists(CHANGES, min_size=1, max_size=4), max_size=8)
 
 
-def after(state: State, changes: list[Change]) -> State:
+def after(state: State, changes: list[KeyChange]) -> State:
     state = dict(state)
     for change in changes:
         state.pop(change.key, None)
@@ -34,8 +36,8 @@ def after(state: State, changes: list[Change]) -> State:
     return state
 
 
-def write(path: Path, commits: list[list[Change]]) -> tuple[list[State], list[int]]:
-    """Every state that the journal went through, and the file's size at each of them."""
+def write(path: Path, commits: list[list[KeyChange]]) -> tuple[list[State], list[int]]:
+    """Every state of the journal, and the file's size at each of them."""
     path.unlink(missing_ok=True)
     journal = Journal(path, sync=False)
     states: list[State] = [{}]
@@ -56,8 +58,8 @@ def read(path: Path) -> State:
 
 @given(commits=COMMITS, data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_torn_at_any_byte_it_reopens_with_the_commits_before(
-    tmp_path_factory: pytest.TempPathFactory, commits: list[list[Change]], data: st.DataObject
+def test_a_journal_torn_at_any_byte_keeps_the_commits_before(
+    tmp_path_factory: pytest.TempPathFactory, commits: list[list[KeyChange]], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "torn.journal"
     states, sizes = write(path, commits)
@@ -65,14 +67,14 @@ def test_torn_at_any_byte_it_reopens_with_the_commits_before(
     os.truncate(path, cut)
     whole = max((index for index, size in enumerate(sizes) if size <= cut), default=0)
     assert read(path) == states[whole]
-    assert read(path) == states[whole]  # and the cut was for good
+    assert read(path) == states[whole]  # and the truncation lasts
     assert path.stat().st_size == sizes[whole]
 
 
 @given(commits=COMMITS.filter(len), data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_with_any_byte_flipped_it_opens_or_says_what_it_is_not(
-    tmp_path_factory: pytest.TempPathFactory, commits: list[list[Change]], data: st.DataObject
+def test_a_journal_with_a_flipped_byte_opens_or_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, commits: list[list[KeyChange]], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "flipped.journal"
     _, sizes = write(path, commits)
@@ -81,7 +83,7 @@ def test_with_any_byte_flipped_it_opens_or_says_what_it_is_not(
     content[position] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
     if position < sizes[0]:
-        with pytest.raises(StoreError, match="is not a metadata journal"):
+        with pytest.raises(MetaStoreError, match="is not a metadata journal"):
             read(path)
         return
     hit = next(index for index, size in enumerate(sizes) if position < size)
@@ -96,11 +98,11 @@ def test_with_any_byte_flipped_it_opens_or_says_what_it_is_not(
     assert found in (every_later_one_kept, only_those_before)
 
 
-def test_a_damaged_commit_costs_only_itself_and_the_file_is_kept(
+def test_only_a_damaged_commit_is_lost_and_a_copy_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "metadata.journal"
-    commits = [[Change(f"/{name}", Entry(name.encode() * 9, 0))] for name in "abc"]
+    commits = [[KeyChange(f"/{name}", VersionedValue(name.encode() * 9, 0))] for name in "abc"]
     _, sizes = write(path, commits)
     content = bytearray(path.read_bytes())
     content[sizes[2] - 1] ^= 1
@@ -113,10 +115,10 @@ def test_a_damaged_commit_costs_only_itself_and_the_file_is_kept(
 
 @given(commits=COMMITS, zeros=st.integers(1, 5000))
 @settings(max_examples=30, deadline=None)
-def test_zeros_at_the_end_are_no_commits(
-    tmp_path_factory: pytest.TempPathFactory, commits: list[list[Change]], zeros: int
+def test_zeros_at_the_end_are_not_commits(
+    tmp_path_factory: pytest.TempPathFactory, commits: list[list[KeyChange]], zeros: int
 ) -> None:
-    """A file system may have made the file longer and not got to writing what belongs there."""
+    """A file system may have extended the file without writing its data before a crash."""
     path = tmp_path_factory.getbasetemp() / "zeros.journal"
     states, sizes = write(path, commits)
     os.truncate(path, sizes[-1] + zeros)
@@ -124,9 +126,9 @@ def test_zeros_at_the_end_are_no_commits(
     assert path.stat().st_size == sizes[-1]
 
 
-def test_a_cut_is_said_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_truncation_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "metadata.journal"
-    write(path, [[Change("/a", Entry(b"1", 0))]])
+    write(path, [[KeyChange("/a", VersionedValue(b"1", 0))]])
     with path.open("ab") as file:
         file.write(b"\0\0\0\x10half")
     with caplog.at_level(logging.WARNING, "ottla.cluster"):
@@ -134,28 +136,28 @@ def test_a_cut_is_said_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert "cut 8 bytes of an unfinished write" in caplog.text
 
 
-def test_a_file_that_is_something_else_is_not_touched(tmp_path: Path) -> None:
+def test_another_kind_of_file_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "metadata.journal"
     path.write_bytes(b"#!/bin/sh\n")
-    with pytest.raises(StoreError, match="is not a metadata journal"):
+    with pytest.raises(MetaStoreError, match="is not a metadata journal"):
         read(path)
     assert path.read_bytes() == b"#!/bin/sh\n"
 
 
-def test_a_journal_in_use_is_not_opened_again(tmp_path: Path) -> None:
+def test_a_journal_in_use_cannot_be_opened(tmp_path: Path) -> None:
     path = tmp_path / "metadata.journal"
     journal = Journal(path, sync=False)
-    with pytest.raises(StoreError, match="in use by another process"):
+    with pytest.raises(MetaStoreError, match="in use by another process"):
         Journal(path, sync=False)
-    journal.rewrite({"/a": Entry(b"1", 0)})
-    with pytest.raises(StoreError, match="in use by another process"):
+    journal.rewrite({"/a": VersionedValue(b"1", 0)})
+    with pytest.raises(MetaStoreError, match="in use by another process"):
         Journal(path, sync=False)
     journal.close()
-    assert read(path) == {"/a": Entry(b"1", 0)}
+    assert read(path) == {"/a": VersionedValue(b"1", 0)}
 
 
 class Disk(JournalDisk):
-    """Full, or broken, for as long as the test wants."""
+    """A disk that the test makes full or broken."""
 
     full = broken = False
 
@@ -170,12 +172,12 @@ class Disk(JournalDisk):
         super().rename(old, new)
 
 
-def test_an_outgrown_journal_is_written_anew(tmp_path: Path) -> None:
+def test_an_oversized_journal_is_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "metadata.journal"
 
     async def scenario() -> None:
         store = EmbeddedStore(path, journal_growth_bytes_min=1000)
-        await store.hold("/held", b"never written")
+        await store.create_ephemeral("/held", b"never written")
         await store.create("/a", bytes(100))
         sizes = []
         for version in range(100):
@@ -186,8 +188,8 @@ def test_an_outgrown_journal_is_written_anew(tmp_path: Path) -> None:
         await store.close()
         again = EmbeddedStore(path)
         assert await again.list("/") == {
-            "/a": Entry(bytes(100), 100),
-            "/b": Entry(b"after a rewrite", 0),
+            "/a": VersionedValue(bytes(100), 100),
+            "/b": VersionedValue(b"after a rewrite", 0),
         }
         await again.close()
 
@@ -203,15 +205,15 @@ def test_a_full_disk_refuses_the_commit_and_harms_nothing(tmp_path: Path) -> Non
         store = EmbeddedStore(path, disk=disk)
         await store.create("/a", b"1")
         disk.full = True  # a part still fits
-        with pytest.raises(StoreError, match="No space left"):
+        with pytest.raises(MetaStoreError, match="No space left"):
             await store.commit([Put("/a", b"2", 0), Create("/b", b"")])
-        assert await store.list("/") == {"/a": Entry(b"1", 0)}
+        assert await store.list("/") == {"/a": VersionedValue(b"1", 0)}
         disk.full = False
         await store.create("/c", b"")
         await store.close()
 
     asyncio.run(scenario())
-    assert read(path) == {"/a": Entry(b"1", 0), "/c": Entry(b"", 0)}
+    assert read(path) == {"/a": VersionedValue(b"1", 0), "/c": VersionedValue(b"", 0)}
 
 
 def test_a_rewrite_that_fails_leaves_the_old_file_in_use(

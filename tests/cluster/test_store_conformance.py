@@ -1,6 +1,6 @@
-"""What every MetaStore promises, asked of each implementation.
+"""What every MetaStore guarantees, tested with each implementation.
 
-A store joins by a parameter of the fixture `stores`: something that opens a fresh store, and opens
+A store is a parameter of the fixture `stores`: a callable that opens a fresh store, and opens
 it again as after a restart of the process.
 """
 
@@ -17,33 +17,33 @@ from zookeeper_stores import ZooKeeperStores
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.cluster.store import (
     ANY_VERSION,
-    Change,
     Check,
     Conflict,
     Create,
     Delete,
-    Entry,
+    KeyChange,
     MetaStore,
+    MetaStoreError,
     Put,
-    StoreError,
+    VersionedValue,
     Write,
 )
 
 SOON_S = 60
-"""A change that takes longer than this to be told is lost."""
+"""A change that is not published within this time is lost."""
 
 
 class Stores(Protocol):
-    """One store's keeper: `open` gives a session on the same data each time."""
+    """The owner of one store: each `open` returns a session on the same data."""
 
     async def open(self) -> MetaStore: ...
 
     async def expire(self, store: MetaStore) -> None:
-        """End a session from outside, as if its broker had been silent for too long."""
+        """Expires a session from outside, as if its broker had been silent for too long."""
 
 
 class EmbeddedStores:
-    """The sessions that are open at one time share one store; the last one closes it."""
+    """Sessions that are open at the same time share one store; the last one closes it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -84,18 +84,20 @@ def run(stores: Stores, scenario: Scenario) -> None:
     asyncio.run(session())
 
 
-async def next_change(changes: AsyncIterator[Change]) -> Change:
+async def next_change(changes: AsyncIterator[KeyChange]) -> KeyChange:
     async with asyncio.timeout(SOON_S):
         return await anext(changes)
 
 
-async def told(changes: AsyncIterator[Change], key: str, entry: Entry | None) -> None:
-    """Wait until the last state of a key has been told; states in between may come first."""
-    while await next_change(changes) != Change(key, entry):
+async def await_state(
+    changes: AsyncIterator[KeyChange], key: str, entry: VersionedValue | None
+) -> None:
+    """Wait for the last state of a key; intermediate states may come first."""
+    while await next_change(changes) != KeyChange(key, entry):
         pass
 
 
-def test_a_key_that_is_not_there_is_none(stores: Stores) -> None:
+def test_a_missing_key_is_none(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         assert await store.get("/a/b") is None
         assert await store.list("/a") == {}
@@ -108,11 +110,11 @@ def test_versions_count_the_changes(stores: Stores) -> None:
         assert await store.create("/a/b", b"one") == 0
         assert await store.put("/a/b", b"two", version=0) == 1
         assert await store.put("/a/b", b"three", version=ANY_VERSION) == 2
-        assert await store.get("/a/b") == Entry(b"three", 2)
+        assert await store.get("/a/b") == VersionedValue(b"three", 2)
         await store.delete("/a/b", version=2)
         assert await store.get("/a/b") is None
         assert await store.create("/a/b", b"") == 0
-        assert await store.get("/a/b") == Entry(b"", 0)
+        assert await store.get("/a/b") == VersionedValue(b"", 0)
 
     run(stores, scenario)
 
@@ -128,7 +130,7 @@ REFUSED: list[tuple[str, Callable[[MetaStore], Awaitable[object]]]] = [
 
 
 @pytest.mark.parametrize(("what", "attempt"), REFUSED, ids=[what for what, _ in REFUSED])
-def test_refuses_and_changes_nothing(
+def test_a_refused_commit_changes_nothing(
     stores: Stores, what: str, attempt: Callable[[MetaStore], Awaitable[object]]
 ) -> None:
     async def scenario(store: MetaStore) -> None:
@@ -136,7 +138,7 @@ def test_refuses_and_changes_nothing(
         await store.put("/k", b"second", version=0)
         with pytest.raises(Conflict):
             await attempt(store)
-        assert await store.list("/") == {"/k": Entry(b"second", 1)}
+        assert await store.list("/") == {"/k": VersionedValue(b"second", 1)}
 
     run(stores, scenario)
 
@@ -163,7 +165,7 @@ def test_a_commit_does_all_or_nothing(stores: Stores) -> None:
             Delete("/b", 0),
         ]
         assert list(await store.commit(writes)) == [0, 1, 0, -1]
-        now = {"/a": Entry(b"2", 1), "/c/d": Entry(b"new", 0)}
+        now = {"/a": VersionedValue(b"2", 1), "/c/d": VersionedValue(b"new", 0)}
         assert await store.list("/") == now
         with pytest.raises(Conflict) as caught:
             await store.commit([Put("/a", b"3", 1), Create("/e", b""), Create("/c/d", b"again")])
@@ -173,151 +175,154 @@ def test_a_commit_does_all_or_nothing(stores: Stores) -> None:
     run(stores, scenario)
 
 
-def test_what_was_written_is_there_after_a_restart_and_holds_are_not(stores: Stores) -> None:
+def test_entries_survive_a_restart_and_ephemeral_keys_do_not(stores: Stores) -> None:
     async def before(store: MetaStore) -> None:
         await store.create("/kept", b"1")
         await store.put("/kept", b"2", version=0)
         await store.create("/gone", b"1")
         await store.delete("/gone", version=0)
-        await store.hold("/held", b"me")
+        await store.create_ephemeral("/held", b"me")
 
     async def after(store: MetaStore) -> None:
-        assert await store.list("/") == {"/kept": Entry(b"2", 1)}
+        assert await store.list("/") == {"/kept": VersionedValue(b"2", 1)}
 
     run(stores, before)
     run(stores, after)
 
 
-def test_a_hold_is_exclusive_until_it_is_released(stores: Stores) -> None:
+def test_an_ephemeral_key_is_exclusive_until_it_is_released(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
-        hold = await store.hold("/controller", b"me")
-        assert hold.entry == Entry(b"me", 0)
-        assert await store.get("/controller") == Entry(b"me", 0)
+        hold = await store.create_ephemeral("/controller", b"me")
+        assert hold.entry == VersionedValue(b"me", 0)
+        assert await store.get("/controller") == VersionedValue(b"me", 0)
         with pytest.raises(Conflict):
-            await store.hold("/controller", b"you")
+            await store.create_ephemeral("/controller", b"you")
         assert not hold.lost.is_set()
         await hold.release()
         assert hold.lost.is_set()
         assert await store.get("/controller") is None
-        again = await store.hold("/controller", b"you")
-        await hold.release()  # an old hold's end does not touch the new one
-        assert await store.get("/controller") == Entry(b"you", 0)
+        again = await store.create_ephemeral("/controller", b"you")
+        await hold.release()  # releasing the old key does not touch the new one
+        assert await store.get("/controller") == VersionedValue(b"you", 0)
         assert not again.lost.is_set()
 
     run(stores, scenario)
 
 
-def test_a_hold_is_lost_when_the_store_closes(stores: Stores) -> None:
+def test_an_ephemeral_key_is_lost_when_the_store_closes(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
-        hold = await store.hold("/controller", b"me")
+        hold = await store.create_ephemeral("/controller", b"me")
         await store.close()
         assert hold.lost.is_set()
 
     run(stores, scenario)
 
 
-def test_a_held_key_may_be_deleted_by_somebody_else(stores: Stores) -> None:
+def test_an_ephemeral_key_may_be_deleted_by_another_session(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         other = await stores.open()
-        hold = await store.hold("/controller", b"me")
+        hold = await store.create_ephemeral("/controller", b"me")
         with pytest.raises(Conflict):
-            await other.hold("/controller", b"you")
+            await other.create_ephemeral("/controller", b"you")
         with pytest.raises(Conflict):
             await other.delete("/controller", version=7)
         await other.commit([Create("/why", b"dead"), Delete("/controller", 0)])
         async with asyncio.timeout(SOON_S):
             await hold.lost.wait()
-        again = await other.hold("/controller", b"you")
+        again = await other.create_ephemeral("/controller", b"you")
         await hold.release()
-        assert await store.get("/controller") == Entry(b"you", 0)
+        assert await store.get("/controller") == VersionedValue(b"you", 0)
         assert not again.lost.is_set()
         await other.close()
 
     run(stores, scenario)
 
 
-def test_a_session_that_ends_takes_its_own_holds_with_it(stores: Stores) -> None:
+def test_a_session_that_ends_takes_only_its_own_ephemeral_keys_with_it(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         other = await stores.open()
         changes = store.changes("/a")
-        mine, yours = await store.hold("/a/mine", b"1"), await other.hold("/a/yours", b"2")
-        await told(changes, "/a/yours", Entry(b"2", 0))
+        mine, yours = (
+            await store.create_ephemeral("/a/mine", b"1"),
+            await other.create_ephemeral("/a/yours", b"2"),
+        )
+        await await_state(changes, "/a/yours", VersionedValue(b"2", 0))
         await other.close()
         assert yours.lost.is_set()
-        await told(changes, "/a/yours", None)
-        assert await store.list("/a") == {"/a/mine": Entry(b"1", 0)}
+        await await_state(changes, "/a/yours", None)
+        assert await store.list("/a") == {"/a/mine": VersionedValue(b"1", 0)}
         assert not mine.lost.is_set()
 
     run(stores, scenario)
 
 
-def test_after_an_expiry_holds_are_lost_and_all_else_goes_on(stores: Stores) -> None:
+def test_an_expired_session_loses_only_its_ephemeral_keys(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         other = await stores.open()
-        hold = await store.hold("/controller", b"me")
+        hold = await store.create_ephemeral("/controller", b"me")
         changes, seen = store.changes("/"), other.changes("/")
         await stores.expire(store)
         async with asyncio.timeout(SOON_S):
             await hold.lost.wait()
-        await told(seen, "/controller", None)
-        await told(changes, "/controller", None)
+        await await_state(seen, "/controller", None)
+        await await_state(changes, "/controller", None)
         await other.create("/a", b"1")
-        await told(changes, "/a", Entry(b"1", 0))
-        again = await store.hold("/controller", b"me again")
+        await await_state(changes, "/a", VersionedValue(b"1", 0))
+        again = await store.create_ephemeral("/controller", b"me again")
         await hold.release()
-        assert await other.get("/controller") == Entry(b"me again", 0)
+        assert await other.get("/controller") == VersionedValue(b"me again", 0)
         assert not again.lost.is_set()
         await other.close()
 
     run(stores, scenario)
 
 
-def test_all_that_waits_can_be_taken_at_once(stores: Stores) -> None:
+def test_all_buffered_changes_can_be_taken_at_once(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         changes = store.changes("/")
-        await store.commit([Create(f"/a/{each}", b"") for each in range(10)])
+        await store.commit([Create(f"/a/{number}", b"") for number in range(10)])
         taken = {(await next_change(changes)).key}
         while len(taken) < 10:
             more = {change.key for change in changes.take()} or {(await next_change(changes)).key}
             assert taken.isdisjoint(more)
             taken |= more
-        assert taken == {f"/a/{each}" for each in range(10)}
+        assert taken == {f"/a/{number}" for number in range(10)}
 
     run(stores, scenario)
 
 
-def test_changes_tell_what_happened_since_the_call(stores: Stores) -> None:
+def test_changes_yields_what_changed_since_the_call(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         await store.create("/a/old", b"")
         changes = store.changes("/a")
         await store.create("/a/new", b"1")
-        await told(changes, "/a/new", Entry(b"1", 0))
+        await await_state(changes, "/a/new", VersionedValue(b"1", 0))
         await store.create("/b", b"elsewhere")
         await store.put("/a/new", b"2", version=0)
-        await told(changes, "/a/new", Entry(b"2", 1))
+        await await_state(changes, "/a/new", VersionedValue(b"2", 1))
         await store.delete("/a/old", version=0)
-        await told(changes, "/a/old", None)
-        hold = await store.hold("/a/held", b"me")
-        await told(changes, "/a/held", Entry(b"me", 0))
+        await await_state(changes, "/a/old", None)
+        hold = await store.create_ephemeral("/a/held", b"me")
+        await await_state(changes, "/a/held", VersionedValue(b"me", 0))
         await hold.release()
-        await told(changes, "/a/held", None)
+        await await_state(changes, "/a/held", None)
 
     run(stores, scenario)
 
 
-def test_changes_wait_for_what_is_to_come(stores: Stores) -> None:
+def test_changes_waits_for_the_next_change(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         changes = store.changes("/")
         waiting = asyncio.create_task(next_change(changes))
         await asyncio.sleep(0)
         assert not waiting.done()
         await store.create("/a", b"1")
-        assert await waiting == Change("/a", Entry(b"1", 0))
+        assert await waiting == KeyChange("/a", VersionedValue(b"1", 0))
 
     run(stores, scenario)
 
 
-def test_a_slow_follower_gets_last_states_and_keeps_at_most_one_for_a_key(stores: Stores) -> None:
+def test_a_slow_subscriber_buffers_only_the_last_state_of_a_key(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         changes = store.changes("/")
         await store.create("/a", b"0")
@@ -327,23 +332,23 @@ def test_a_slow_follower_gets_last_states_and_keeps_at_most_one_for_a_key(stores
         seen = []
         while (change := await next_change(changes)).key != "/end":
             seen.append(change)
-        assert seen[-1] == Change("/a", Entry(b"50", 50))
+        assert seen[-1] == KeyChange("/a", VersionedValue(b"50", 50))
         assert len(seen) <= 51
 
     run(stores, scenario)
 
 
-def test_two_followers_do_not_take_from_each_other(stores: Stores) -> None:
+def test_two_subscribers_each_get_all_changes(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         one, two = store.changes("/"), store.changes("/a")
         await store.create("/a", b"1")
-        await told(one, "/a", Entry(b"1", 0))
-        await told(two, "/a", Entry(b"1", 0))
+        await await_state(one, "/a", VersionedValue(b"1", 0))
+        await await_state(two, "/a", VersionedValue(b"1", 0))
 
     run(stores, scenario)
 
 
-def test_changes_end_when_the_store_closes(stores: Stores) -> None:
+def test_changes_ends_when_the_store_closes(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         changes = store.changes("/")
         await store.close()
@@ -359,7 +364,7 @@ def test_a_key_is_a_path(stores: Stores, key: str) -> None:
         with pytest.raises(ValueError, match="is not a key"):
             await store.create(key, b"")
         with pytest.raises(ValueError, match="is not a key"):
-            await store.hold(key, b"")
+            await store.create_ephemeral(key, b"")
         assert await store.list("/") == {}
 
     run(stores, scenario)
@@ -369,7 +374,7 @@ def test_a_closed_store_says_so(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         await store.close()
         for attempt in (store.get("/a"), store.list("/"), store.create("/a", b"")):
-            with pytest.raises(StoreError):
+            with pytest.raises(MetaStoreError):
                 await attempt
 
     run(stores, scenario)
@@ -382,7 +387,7 @@ def test_values_are_any_bytes(stores: Stores) -> None:
         await store.create("/schlüssel/мир", value)
 
     async def after(store: MetaStore) -> None:
-        assert await store.get("/schlüssel/мир") == Entry(value, 0)
+        assert await store.get("/schlüssel/мир") == VersionedValue(value, 0)
 
     run(stores, before)
     run(stores, after)

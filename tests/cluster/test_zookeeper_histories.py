@@ -1,4 +1,4 @@
-"""Random histories: two sessions on ZooKeeper do what the embedded store does, whatever is cut."""
+"""Random histories: two ZooKeeper sessions behave like the embedded store, whatever fails."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Sequence
 import pytest
 from zookeeper_stores import ZooKeeperStores, expire
 
-from ottla.cluster.changes import Changes
 from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.key_changes import KeyChanges
 from ottla.cluster.store import (
     ANY_VERSION,
     Check,
     Conflict,
     Create,
     Delete,
-    Entry,
     MetaStore,
     Put,
+    VersionedValue,
     Write,
 )
-from ottla.cluster.zookeeper import ZooKeeperStore
+from ottla.cluster.zookeeper_store import ZooKeeperStore
 from ottla.testing.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.zookeeper
@@ -41,19 +41,19 @@ KEYS = [
 ]
 
 
-def wishes(dice: random.Random, step: int) -> list[tuple[str, str, bool]]:
-    """What to do to which keys, and whether with the version that is there."""
+def random_operations(rng: random.Random, step: int) -> list[tuple[str, str, bool]]:
+    """(operation, key, with the present version) for each write."""
     kinds = ["create", "create", "put", "delete", "check"]
-    keys = dice.sample(KEYS, dice.choice([1, 1, 1, 2, 3, 4]))
-    return [(dice.choice(kinds), key, dice.random() < 0.8) for key in keys]
+    keys = rng.sample(KEYS, rng.choice([1, 1, 1, 2, 3, 4]))
+    return [(rng.choice(kinds), key, rng.random() < 0.8) for key in keys]
 
 
 async def writes_for(
-    store: MetaStore, wished: Sequence[tuple[str, str, bool]], step: int
+    store: MetaStore, operations: Sequence[tuple[str, str, bool]], step: int
 ) -> list[Write]:
-    """The same wishes, with the versions of this store."""
+    """The same writes with the versions of this store."""
     writes: list[Write] = []
-    for kind, key, right in wished:
+    for kind, key, right in operations:
         entry = await store.get(key)
         version = entry.version if entry is not None else 0
         version = version if right else version + 7
@@ -82,7 +82,7 @@ async def outcome(store: MetaStore, writes: Sequence[Write]) -> str:
     return "done"
 
 
-def values(entries: dict[str, Entry]) -> dict[str, bytes]:
+def values(entries: dict[str, VersionedValue]) -> dict[str, bytes]:
     return {key: entry.value for key, entry in entries.items()}
 
 
@@ -92,59 +92,59 @@ def cut(store: ZooKeeperStore) -> None:
         socket.shutdown(2)
 
 
-def debris_free(wished: Sequence[tuple[str, str, bool]]) -> bool:
-    """Who creates a key and one below it takes what is there for debris: the embedded does not."""
-    created = [key for kind, key, _ in wished if kind == "create"]
+def has_no_orphans(operations: Sequence[tuple[str, str, bool]]) -> bool:
+    """False if a key and one below it are created: only ZooKeeper replaces orphans."""
+    created = [key for kind, key, _ in operations if kind == "create"]
     return not any(
-        one != other and other.startswith(one + "/") for one in created for other in created
+        key != other and other.startswith(key + "/") for key in created for other in created
     )
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("faults", [False, True], ids=["quiet", "with cuts"])
-def test_two_sessions_do_what_one_embedded_store_does(
+def test_two_sessions_behave_like_one_embedded_store(
     zookeeper: ZooKeeperServer, seed: int, faults: bool
 ) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     stores = ZooKeeperStores(zookeeper.connect)
 
     async def play() -> None:
         model = EmbeddedStore(None)
         sessions = [await stores.open(), await stores.open()]
-        followers = [each.changes("/") for each in sessions]
+        subscriptions = [session.changes("/") for session in sessions]
         known: list[dict[str, bytes]] = [{}, {}]
         for step in range(STEPS):
-            wished = wishes(dice, step)
-            if not debris_free(wished):
+            operations = random_operations(rng, step)
+            if not has_no_orphans(operations):
                 continue
-            session = dice.choice(sessions)
-            if faults and dice.random() < 0.1:
-                asyncio.get_running_loop().call_later(dice.random() / 50, cut, session)
-            if faults and dice.random() < 0.02:
+            session = rng.choice(sessions)
+            if faults and rng.random() < 0.1:
+                asyncio.get_running_loop().call_later(rng.random() / 50, cut, session)
+            if faults and rng.random() < 0.02:
                 await asyncio.to_thread(expire, session)
-            expected = await outcome(model, await writes_for(model, wished, step))
-            assert await outcome(session, await writes_for(session, wished, step)) == expected
-            for follower, seen in zip(followers, known, strict=True):
+            expected = await outcome(model, await writes_for(model, operations, step))
+            assert await outcome(session, await writes_for(session, operations, step)) == expected
+            for follower, seen in zip(subscriptions, known, strict=True):
                 take(follower, seen)
         everything = values(await model.list("/"))
-        for session, follower, seen in zip(sessions, followers, known, strict=True):
+        for session, follower, seen in zip(sessions, subscriptions, known, strict=True):
             assert values(await session.list("/")) == everything
             take(follower, seen)
             assert seen == everything
         fresh = await stores.open()
         assert values(await fresh.list("/")) == everything
-        for each in (*sessions, fresh):
-            await each.close()
+        for session in (*sessions, fresh):
+            await session.close()
 
     asyncio.run(play())
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_who_writes_by_version_counts_right_through_cuts(
+def test_versioned_writes_are_applied_once_despite_lost_connections(
     zookeeper: ZooKeeperServer, seed: int
 ) -> None:
-    """Every write that was said to be done is there once, however often answers were lost."""
-    dice = random.Random(seed)
+    """Every acknowledged write is applied once, however many responses were lost."""
+    rng = random.Random(seed)
     stores = ZooKeeperStores(zookeeper.connect)
 
     async def count(store: ZooKeeperStore, name: str, rounds: int) -> int:
@@ -152,10 +152,10 @@ def test_who_writes_by_version_counts_right_through_cuts(
         for number in range(rounds):
             entry = await store.get("/count")
             assert entry is not None
-            line = f"{name} {number}"  # nobody else's, so that a lost answer is found to be ours
+            line = f"{name} {number}"  # unique, so that a write whose answer was lost is recognized
             value = entry.value + f"{line}\n".encode()
-            if dice.random() < 0.2:
-                asyncio.get_running_loop().call_later(dice.random() / 50, cut, store)
+            if rng.random() < 0.2:
+                asyncio.get_running_loop().call_later(rng.random() / 50, cut, store)
             try:
                 await store.put("/count", value, version=entry.version)
             except Conflict:
@@ -167,21 +167,21 @@ def test_who_writes_by_version_counts_right_through_cuts(
         sessions = [await stores.open() for _ in range(3)]
         await sessions[0].create("/count", b"")
         done = await asyncio.gather(
-            *(count(each, f"session {number}", 25) for number, each in enumerate(sessions))
+            *(count(session, f"session {number}", 25) for number, session in enumerate(sessions))
         )
         entry = await sessions[0].get("/count")
         assert entry is not None
         lines = entry.value.decode().splitlines()
         assert len(lines) == len(set(lines)) == entry.version
-        # Of a conflict nobody knows whether it was with oneself: then there is more than was said.
+        # A conflict may be with a write of this session: then more was applied than acknowledged.
         assert 0 < sum(done) <= len(lines)
-        for each in sessions:
-            await each.close()
+        for session in sessions:
+            await session.close()
 
     asyncio.run(play())
 
 
-def take(changes: Changes, seen: dict[str, bytes]) -> None:
+def take(changes: KeyChanges, seen: dict[str, bytes]) -> None:
     for change in changes.take():
         if change.entry is None:
             seen.pop(change.key, None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cluster.store import Entry, StoreError
+from ottla.cluster.store import MetaStoreError, VersionedValue
 from ottla.cluster.zookeeper_options import open_store
 from ottla.config import ServerConfig
 from ottla.testing.ports import reserve_port
@@ -40,7 +40,7 @@ def config(connect: str, **properties: str) -> ServerConfig:
     return ServerConfig({"zookeeper.connect": connect, **named})
 
 
-def test_a_broker_logs_in_with_sasl_and_keeps_others_from_writing(
+def test_a_broker_authenticates_with_sasl_and_others_cannot_write(
     sasl_server: ZooKeeperServer,
 ) -> None:
     async def scenario() -> None:
@@ -53,8 +53,8 @@ def test_a_broker_logs_in_with_sasl_and_keeps_others_from_writing(
         store = await open_store(known)
         await store.create("/a", b"1")
         stranger = await open_store(config(sasl_server.connect + "/ottla"))
-        assert await stranger.get("/a") == Entry(b"1", 0)
-        with pytest.raises(StoreError, match="NoAuth"):
+        assert await stranger.get("/a") == VersionedValue(b"1", 0)
+        with pytest.raises(MetaStoreError, match="NoAuth"):
             await stranger.put("/a", b"2", version=0)
         assert await store.put("/a", b"3", version=0) == 1
         await stranger.close()
@@ -64,14 +64,14 @@ def test_a_broker_logs_in_with_sasl_and_keeps_others_from_writing(
         asyncio.run(scenario())
 
 
-def test_a_wrong_password_is_said_to_be_one(sasl_server: ZooKeeperServer) -> None:
+def test_a_wrong_password_is_reported(sasl_server: ZooKeeperServer) -> None:
     async def scenario() -> None:
         wrong = config(
             sasl_server.connect,
             ottla_zookeeper_sasl_username="ottla",
             ottla_zookeeper_sasl_password="guessed",
         )
-        with pytest.raises(StoreError, match="refused our login"):
+        with pytest.raises(MetaStoreError, match="rejected our credentials"):
             await open_store(wrong)
 
     with sasl_server:
@@ -100,7 +100,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return both, certificate
 
 
-def test_a_broker_speaks_tls_and_is_known_by_its_certificate(
+def test_a_broker_uses_tls_and_is_identified_by_its_certificate(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     both, certificate = make_certificate(tmp_path)
@@ -125,10 +125,10 @@ def test_a_broker_speaks_tls_and_is_known_by_its_certificate(
         )
         store = await open_store(secure)
         await store.create("/a/b", b"1")
-        assert await store.list("/") == {"/a/b": Entry(b"1", 0)}
+        assert await store.list("/") == {"/a/b": VersionedValue(b"1", 0)}
         await store.close()
         plain = config(f"localhost:{port}", zookeeper_connection_timeout_ms="1000")
-        with pytest.raises(StoreError, match="not reachable"):
+        with pytest.raises(MetaStoreError, match="not reachable"):
             await open_store(plain)
 
     with server:

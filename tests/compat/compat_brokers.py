@@ -46,9 +46,9 @@ SUITE_SETTINGS = {
 
 
 def free_port() -> int:
-    """A port that is this process's as long as it lives, whoever listens there in between.
+    """A port that is reserved for this process as long as it lives.
 
-    Suites run side by side: a port that is free while a broker is down would be another's soon.
+    Suites run in parallel: another process would soon take the port of a stopped broker.
     """
     reserved = reserve_port()
     port: int = reserved.getsockname()[1]
@@ -196,7 +196,7 @@ def start_broker(directory: Path, settings: dict[str, str] | None = None) -> Bro
 
 
 def answers_api_versions(port: int) -> bool:
-    """Whether the port speaks Kafka: an open port alone is not a broker that is ready."""
+    """True if the port speaks Kafka: an open port alone does not show that a broker is ready."""
     request = struct.pack(">hhih", 18, 0, 1, -1)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:

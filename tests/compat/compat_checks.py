@@ -1,4 +1,4 @@
-"""Checks written in another language, each shown as a test of its own.
+"""Checks written in another language, each shown as a separate test.
 
 A program (kafkajs, Java, Go) holds its checks as calls `check("name", ...)`, runs them all on a
 broker in one process (a JVM a check would cost minutes) and prints TAP: `ok name` or `not ok name`,
@@ -24,7 +24,7 @@ def names_in(*sources: Path) -> list[str]:
 
 @dataclass(slots=True)
 class Results:
-    """What the checks of one program said."""
+    """The results of the checks of one program."""
 
     passed: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)

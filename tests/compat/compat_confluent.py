@@ -1,4 +1,4 @@
-"""What the confluent-kafka tests share: short ways to make topics, produce and read back."""
+"""Helpers for the confluent-kafka tests: create topics, produce and read back."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def consumer(bootstrap: str, **config: Any) -> Consumer:
 
 
 def take(reader: Consumer, count: int, patience_s: float = PATIENCE_S) -> list[Message]:
-    """Exactly the next `count` messages; fails on an error and when they do not come."""
+    """Exactly the next `count` messages; fails on an error and after a timeout."""
     messages: list[Message] = []
     deadline = time.monotonic() + patience_s
     while len(messages) < count:
@@ -102,7 +102,7 @@ def read_all(
 
 
 def refusal(future: Any) -> int | None:
-    """The error code that a call ended with, or None where it succeeded."""
+    """The error code of a failed call, or None."""
     try:
         future.result(PATIENCE_S)
     except KafkaException as raised:

@@ -55,8 +55,8 @@ class KafkaWorker:
             "rest.advertised.host.name": "127.0.0.1",
             "plugin.discovery": "hybrid_warn",
             "offset.flush.interval.ms": "500",
-            **{f"{each}.storage.topic": f"{prefix}-{each}" for each in TOPICS},
-            **{f"{each}.storage.replication.factor": "1" for each in TOPICS},
+            **{f"{entry}.storage.topic": f"{prefix}-{entry}" for entry in TOPICS},
+            **{f"{entry}.storage.replication.factor": "1" for entry in TOPICS},
         }
         self._file = directory / "connect.properties"
         self._file.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ottla.connect.common_config import connector_config, sink_config, source_config
 from ottla.connect.config import ConfigDef
+from ottla.connect.connector_config import connector_config, sink_config, source_config
 from ottla.connect.converters.json import JsonConverter
 from ottla.connect.data import (
     STRING_SCHEMA,
@@ -18,7 +18,7 @@ from ottla.connect.data import (
     SourceRecord,
     Type,
 )
-from ottla.connect.plugins import Kind, Plugins
+from ottla.connect.plugins import Plugins, PluginType
 from ottla.connect.values import parse_string, text_of
 
 PLUGINS = Plugins()
@@ -46,7 +46,7 @@ def _json(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _converter(question: Mapping[str, Any]) -> Any:
-    converter = PLUGINS.new(question["class"], Kind.CONVERTER)
+    converter = PLUGINS.new(question["class"], PluginType.CONVERTER)
     converter.configure({**question.get("props", {}), "converter.type": "value"})
     return converter
 
@@ -65,22 +65,22 @@ def _read(question: Mapping[str, Any]) -> dict[str, Any]:
 
 def _header(question: Mapping[str, Any]) -> dict[str, Any]:
     schema, value = parse_string(question["text"])
-    return {"schema": told(schema), "text": text_of(value)}
+    return {"schema": schema_text(schema), "text": text_of(value)}
 
 
-def told(schema: Schema | None) -> str | None:
+def schema_text(schema: Schema | None) -> str | None:
     if schema is None:
         return None
     if schema.type is Type.ARRAY:
-        return f"ARRAY({told(schema.value_schema)})"
+        return f"ARRAY({schema_text(schema.value_schema)})"
     if schema.type is Type.MAP:
-        return f"MAP({told(schema.key_schema)},{told(schema.value_schema)})"
+        return f"MAP({schema_text(schema.key_schema)},{schema_text(schema.value_schema)})"
     return f"{schema.type}:{schema.name}" if schema.name else str(schema.type)
 
 
 def _transform(question: Mapping[str, Any]) -> dict[str, Any]:
     record = _record(question["record"])
-    transform = PLUGINS.new(question["class"], Kind.TRANSFORM)
+    transform = PLUGINS.new(question["class"], PluginType.TRANSFORM)
     transform.configure(question["props"])
     changed = transform.apply(record)
     if changed is None:
@@ -88,7 +88,7 @@ def _transform(question: Mapping[str, Any]) -> dict[str, Any]:
     converter = json_converter()
     headers: list[Any] = []
     for header in changed.headers:
-        headers += [header.key, text_of(header.value), told(header.schema)]
+        headers += [header.key, text_of(header.value), schema_text(header.schema)]
     return {
         "record": {
             "topic": changed.topic,
@@ -100,18 +100,18 @@ def _transform(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _predicate(question: Mapping[str, Any]) -> dict[str, Any]:
-    predicate = PLUGINS.new(question["class"], Kind.PREDICATE)
+    predicate = PLUGINS.new(question["class"], PluginType.PREDICATE)
     predicate.configure(question["props"])
     return {"holds": predicate.test(_record(question["record"]))}
 
 
-def _record(told: Mapping[str, Any]) -> Any:
+def _record(fields: Mapping[str, Any]) -> Any:
     converter = json_converter()
-    key = converter.to_connect("t", told["key"] and told["key"].encode())
-    value = converter.to_connect("t", told["value"] and told["value"].encode())
-    headers = tuple(Header(name, "x", STRING_SCHEMA) for name in told["headers"])
-    topic, timestamp = told["topic"], told["timestamp"]
-    if told["sink"]:
+    key = converter.to_connect("t", fields["key"] and fields["key"].encode())
+    value = converter.to_connect("t", fields["value"] and fields["value"].encode())
+    headers = tuple(Header(name, "x", STRING_SCHEMA) for name in fields["headers"])
+    topic, timestamp = fields["topic"], fields["timestamp"]
+    if fields["sink"]:
         return SinkRecord(topic, 3, *key, *value, 17, timestamp, headers=headers)
     return SourceRecord({}, {}, topic, 3, *key, *value, timestamp, headers)
 
@@ -169,7 +169,7 @@ def questions() -> Iterator[dict[str, Any]]:
 def _config_questions() -> Iterator[dict[str, Any]]:
     yield {"ask": "config", "class": "sink"}
     yield {"ask": "config", "class": "source"}
-    for kind in (Kind.CONVERTER, Kind.TRANSFORM, Kind.PREDICATE):
+    for kind in (PluginType.CONVERTER, PluginType.TRANSFORM, PluginType.PREDICATE):
         for plugin in PLUGINS.all(kind):
             if not plugin.name.startswith("io.confluent."):  # Kafka does not bring these
                 yield {"ask": "config", "class": plugin.name}
@@ -296,13 +296,13 @@ def _json_questions() -> Iterator[dict[str, Any]]:
     data = [enveloped(ALL_TYPES, ALL_VALUES), enveloped(ALL_TYPES, None), *BROKEN]
     for schema, payloads in ONE:
         data += [enveloped({"optional": False, **schema}, payload) for payload in payloads]
-    for each in data:
-        yield {"ask": "json", "read": with_schema, "write": with_schema, "data": each}
-    for each in data[:2]:
-        yield {"ask": "json", "read": with_schema, "write": without, "data": each}
-    for each in PLAIN_JSON:
-        yield {"ask": "json", "read": without, "write": with_schema, "data": each}
-        yield {"ask": "json", "read": without, "write": without, "data": each}
+    for item in data:
+        yield {"ask": "json", "read": with_schema, "write": with_schema, "data": item}
+    for item in data[:2]:
+        yield {"ask": "json", "read": with_schema, "write": without, "data": item}
+    for entry in PLAIN_JSON:
+        yield {"ask": "json", "read": without, "write": with_schema, "data": entry}
+        yield {"ask": "json", "read": without, "write": without, "data": entry}
     numeric = {"decimal.format": "numeric"}
     decimal = logical("Decimal", "bytes", "d", parameters={"scale": "3"})
     for payload in ("AN8=", "1e5=", "CQ=="):
@@ -314,8 +314,8 @@ def _json_questions() -> Iterator[dict[str, Any]]:
     for read, write in ((keep, keep), (with_schema, keep), (keep, with_schema)):
         yield {"ask": "json", "read": read, "write": write, "data": data[0]}
     fixed = {"schema.content": json.dumps({"type": "struct", "fields": [field("a", "int8")]})}
-    for each in ('{"a":1}', '{"a":1,"b":2}', "1", '{"schema":1}'):
-        yield {"ask": "json", "read": fixed, "write": with_schema, "data": each}
+    for entry in ('{"a":1}', '{"a":1,"b":2}', "1", '{"schema":1}'):
+        yield {"ask": "json", "read": fixed, "write": with_schema, "data": entry}
 
 
 def _converter_questions() -> Iterator[dict[str, Any]]:
@@ -336,7 +336,7 @@ def _converter_questions() -> Iterator[dict[str, Any]]:
     texts += [enveloped(struct, {"a": 1, "b": "x"}), enveloped(struct, {"a": 1})]
     string = "org.apache.kafka.connect.storage.StringConverter"
     names = ["ByteArray", "Boolean", "Double", "Float", "Integer", "Long", "Short"]
-    for name in (string, *(f"{CONVERTERS}.{each}Converter" for each in names)):
+    for name in (string, *(f"{CONVERTERS}.{entry}Converter" for entry in names)):
         for text in texts:
             if name != string or '"bytes"' not in text:  # an array's address is all that Java tells
                 yield {"ask": "write", "class": name, "props": {}, "data": text}
@@ -531,8 +531,8 @@ WHOLE_CASES: list[tuple[str, dict[str, str]]] = [
 
 
 def record(value: str | None, **changes: Any) -> dict[str, Any]:
-    told = {"topic": "orders-eu", "key": None, "value": value, "timestamp": 1600000000123}
-    return {**told, "headers": ["h", "i", "h"], "sink": True, **changes}
+    fields = {"topic": "orders-eu", "key": None, "value": value, "timestamp": 1600000000123}
+    return {**fields, "headers": ["h", "i", "h"], "sink": True, **changes}
 
 
 def _transform_questions() -> Iterator[dict[str, Any]]:
@@ -542,14 +542,14 @@ def _transform_questions() -> Iterator[dict[str, Any]]:
         yield _asked(f"{name}$Key", props, record(None, key=ROW))
         yield _asked(f"{name}$Value", props, record(ROW, sink=False))
     for name, props in WHOLE_CASES:
-        for told in (record(ROW), record(MAP), record(INT), record(None, timestamp=None)):
-            yield _asked(name, props, told)
+        for fields in (record(ROW), record(MAP), record(INT), record(None, timestamp=None)):
+            yield _asked(name, props, fields)
     for name in ("Flatten", "HoistField"):
         yield _asked(f"{name}$Value", {"field": "m"}, record(MAPPED))
 
 
-def _asked(name: str, props: dict[str, str], told: dict[str, Any]) -> dict[str, Any]:
-    return {"ask": "transform", "class": f"{TRANSFORMS}.{name}", "props": props, "record": told}
+def _asked(name: str, props: dict[str, str], fields: dict[str, Any]) -> dict[str, Any]:
+    return {"ask": "transform", "class": f"{TRANSFORMS}.{name}", "props": props, "record": fields}
 
 
 def _predicate_questions() -> Iterator[dict[str, Any]]:
@@ -565,6 +565,6 @@ def _predicate_questions() -> Iterator[dict[str, Any]]:
     ]
     for name, props in cases:
         for value in (MAP, None):
-            told = record(value)
+            fields = record(value)
             full = f"{TRANSFORMS}.predicates.{name}"
-            yield {"ask": "predicate", "class": full, "props": props, "record": told}
+            yield {"ask": "predicate", "class": full, "props": props, "record": fields}

@@ -1,4 +1,4 @@
-"""A Kerberos realm of the test's own: MIT's KDC from Debian on a free port, in a folder.
+"""A Kerberos realm for tests: MIT's KDC from Debian on a free port, in a folder.
 
 `OTTLA.TEST` is the brokers' realm. `ELSEWHERE.TEST` is another one that it trusts, so its users can
 get tickets for our services.
@@ -61,7 +61,7 @@ KDC_CONF = """
 
 
 class KerberosRealm:
-    """`environment` is for every process that has to do with it."""
+    """`environment` is for every process that uses the realm."""
 
     def __init__(self, folder: Path) -> None:
         program = shutil.which("krb5kdc", path="/usr/sbin:/usr/bin:/sbin")
@@ -101,7 +101,7 @@ class KerberosRealm:
         return file
 
     def new_key(self, principal: str, keytab: Path) -> None:
-        """Tickets are made with it from now on; the file keeps the keys that it has."""
+        """Adds a new key, which encrypts later tickets; the file keeps its old keys."""
         realm = principal.partition("@")[2] or REALM
         self._run("kadmin.local", "-r", realm, "ktadd", "-k", str(keytab), principal)
 

@@ -1,6 +1,6 @@
-"""A client that sends exactly what a test says, in exactly the version that it says.
+"""A client that sends exactly the given request in exactly the given version.
 
-Messages are written and read by kio, which is not ours, so a mistake in our own wire/ cannot hide
+kio, another implementation, encodes and decodes messages, so a mistake in wire/ cannot hide
 behind the same mistake in its test. Fields that a test does not name are zero, empty or null.
 """
 
@@ -114,7 +114,7 @@ class RawClient:
         return bytes(data)
 
     def is_closed_by_broker(self) -> bool:
-        """Waits until the broker closes; whatever it says before that is thrown away."""
+        """Waits until the broker closes the connection, and discards what it sends before."""
         try:
             while self.socket.recv(65536):
                 pass
@@ -219,10 +219,12 @@ def _convert(hint: Any, value: Any) -> Any:
     if value is None:
         return None
     if _is_union(hint):
-        hint = next(one for one in typing.get_args(hint) if one is not types.NoneType)
+        hint = next(
+            argument for argument in typing.get_args(hint) if argument is not types.NoneType
+        )
     if typing.get_origin(hint) is tuple:
         inner = typing.get_args(hint)[0]
-        return tuple(_convert(inner, one) for one in value)
+        return tuple(_convert(inner, element) for element in value)
     if is_dataclass(hint):
         return build(hint, **value)
     if isinstance(hint, type) and issubclass(hint, datetime.timedelta):

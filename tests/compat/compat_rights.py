@@ -1,4 +1,4 @@
-"""A broker with an authorizer, users with exactly given rules, and answers as lines of text.
+"""A broker with an authorizer, users with exactly the given ACLs, and responses as lines of text.
 
 The operator comes by PLAINTEXT (User:ANONYMOUS is a super user), users by SASL_PLAINTEXT with
 PLAIN. Settings and requests are the same for Ottla and for Apache Kafka.
@@ -77,22 +77,22 @@ class RightsBroker:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for each in self._watched:
-            each.close()
+        for cluster in self._watched:
+            cluster.close()
         self.broker.kill()
 
     def connect(self, user: str) -> UserConnection:
         return UserConnection(self.users_at, user)
 
     def find_coordinators(self) -> None:
-        """Which makes the internal topics: before that nothing but an error comes from them."""
+        """Creates the internal topics: without them coordinators return only errors."""
         for kind, name in enumerate(("g", "t", f"g:{MEMBER}:0")):
             request = FindCoordinatorRequest(name, kind, [name])
             found = self.operator.ask(ApiKey.FIND_COORDINATOR, request, 6).coordinators
             assert found[0].error_code == 0, found
 
     def set_rules(self, acls: Iterable[Acl]) -> None:
-        """These and no others; Kafka's broker and its controller learn of them a moment later."""
+        """Grants exactly these; Kafka's broker and controller apply them a moment later."""
         wanted, there = set(acls), rules_of(self.operator)
         gone = DeleteAclsRequest([DeleteAclsFilter(*acl) for acl in sorted(there - wanted)])
         for deleted in self.operator.ask(ApiKey.DELETE_ACLS, gone, 3).filter_results:
@@ -101,7 +101,7 @@ class RightsBroker:
         for created in self.operator.ask(ApiKey.CREATE_ACLS, made, 3).results:
             assert created.error_code == 0, created
         deadline = time.monotonic() + TIMEOUT_S
-        while not all(rules_of(each) == wanted for each in self._watched):
+        while not all(rules_of(cluster) == wanted for cluster in self._watched):
             assert time.monotonic() < deadline, "the rules did not arrive"
             time.sleep(0.02)
 
@@ -141,7 +141,7 @@ class UserConnection:
         self._socket.close()
 
     def ask(self, key: ApiKey, request: Any, version: int) -> Any:
-        """The answer, as soon as coordinators have loaded."""
+        """The response, once coordinators have loaded."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             answer = self._ask(key, request, version)
@@ -178,15 +178,15 @@ class UserConnection:
 
 
 def error_codes(message: Any) -> set[int]:
-    """Every error code of a response, wherever it stands in it."""
+    """Every error code of a response, at any depth."""
     found: set[int] = set()
     for name in message.__match_args__:
         value = getattr(message, name)
         if name.endswith("error_code"):
             found.add(value)
-        for each in value if isinstance(value, list) else [value]:
-            if hasattr(each, "__match_args__"):
-                found |= error_codes(each)
+        for entry in value if isinstance(value, list) else [value]:
+            if hasattr(entry, "__match_args__"):
+                found |= error_codes(entry)
     return found
 
 
@@ -223,7 +223,7 @@ def shown(message: Any, topics: Mapping[bytes, str]) -> str:
                 label = "" if name == "error_code" else f"{name}="
                 parts.append(label + ErrorCode(value).name)
         elif isinstance(value, list):
-            inner = sorted(_shown_value(each, topics) for each in value)
+            inner = sorted(_shown_value(entry, topics) for entry in value)
             if inner and (hasattr(value[0], "__match_args__") or denied):
                 parts.append(f"{name}[{', '.join(inner)}]")
         elif name.endswith("authorized_operations"):

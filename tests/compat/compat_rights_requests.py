@@ -1,4 +1,4 @@
-"""What the walk through all rights asks: requests of tests/broker/every_request.py, and variants.
+"""Requests for the tests of all permissions: those of tests/broker/every_request.py, and variants.
 
 Each list of names gets two more: one that does not exist but may be touched (`secret-missing`), and
 one that exists and may not (`other-topic`).
@@ -70,7 +70,7 @@ def base(key: ApiKey) -> Make:
 
 
 def settle(key: ApiKey, request: Any, topics: Topics) -> None:
-    """What the same request changes each time it is sent is left out, or has its own place."""
+    """Requests that change state each time are left out, or use separate names."""
     changes: dict[ApiKey, dict[str, Any]] = {
         K.METADATA: {"allow_auto_topic_creation": False},
         K.JOIN_GROUP: {"session_timeout": 1},  # refused behind the guard, at once
@@ -151,7 +151,7 @@ def widened(request: Any, topics: Topics, beside: tuple[int, ...] = (0, 1)) -> A
             if hasattr(piece, "__match_args__"):
                 widened(piece, topics, beside)
             if _named(piece, topics) is not None:
-                more += [_renamed(piece, which, topics) for which in beside]
+                more += [_renamed(piece, name, topics) for name in beside]
         setattr(request, field, pieces + more)
     return request
 

@@ -1,4 +1,4 @@
-"""A broker with every door locked, certificates that a test makes, and an issuer of tokens.
+"""A broker with secured listeners, certificates created by the test, and an issuer of tokens.
 
 PLAINTEXT on loopback is the operator's way in (User:ANONYMOUS is a super user), SASL_SSL and SSL
 are everybody's. The words are Kafka's, so the same settings start Ottla and Apache Kafka.
@@ -21,7 +21,7 @@ from compat_brokers import ApacheBroker, Broker, free_port
 
 from ottla.client import Admin
 
-PASSWORD = 'al;ice "se\\cret" ='  # every character that a careless reader trips over
+PASSWORD = 'al;ice "se\\cret" ='  # every character that a careless parser mishandles
 KEY_PASSWORD = "key-secret"
 STORE_PASSWORD = "store-secret"
 SCRAM = "SCRAM-SHA-256"
@@ -193,16 +193,17 @@ class TokenEndpoint:
             def do_POST(self) -> None:
                 size = int(self.headers.get("Content-Length", "0"))
                 form = {
-                    name: each[0] for name, each in parse_qs(self.rfile.read(size).decode()).items()
+                    name: values[0]
+                    for name, values in parse_qs(self.rfile.read(size).decode()).items()
                 }
                 endpoint.asked.append(form)
                 known = self.headers.get("Authorization") == wanted
-                told = (
+                result = (
                     {"access_token": unsecured_token(subject, lifetime_s), "expires_in": lifetime_s}
                     if known
                     else {"error": "invalid_client"}
                 )
-                body = json.dumps(told).encode()
+                body = json.dumps(result).encode()
                 self.send_response(200 if known else 401)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

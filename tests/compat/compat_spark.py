@@ -37,7 +37,7 @@ def connector_session() -> SparkSession:
 
 def connector_jars() -> str:
     """For `spark.jars`."""
-    jars = sorted(str(each) for each in JARS.glob("*.jar"))
+    jars = sorted(str(entry) for entry in JARS.glob("*.jar"))
     assert jars, "no connector: run tools/setup_test_clients.sh --maven"
     return ",".join(jars)
 
@@ -83,8 +83,8 @@ def values(frame: DataFrame) -> list[str]:
 
 def numbers(span: Iterable[int]) -> list[dict[str, Any]]:
     """Records for compat_confluent.produce."""
-    return [{"key": f"k{each}".encode(), "value": f"v{each:05}".encode()} for each in span]
+    return [{"key": f"k{entry}".encode(), "value": f"v{entry:05}".encode()} for entry in span]
 
 
 def expected(span: Iterable[int]) -> list[str]:
-    return [f"v{each:05}" for each in span]
+    return [f"v{entry:05}" for entry in span]

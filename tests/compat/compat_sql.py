@@ -1,4 +1,4 @@
-"""A SQL server process beside the broker that is shared by all."""
+"""A SQL server process beside the shared broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.testing.ports import reserve_port
 START_S_MAX = 60.0
 STOP_S_MAX = 60.0
 # Spark's JVM lives for a minute here: its second compiler would be half of its CPU time. One that
-# was given options leaves nothing behind that works on (ottla.spark.archive).
+# was given options leaves nothing behind that works on (ottla.spark.class_data_archive).
 SHORT_LIVED = {"OTTLA_SPARK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
@@ -56,7 +56,7 @@ class SqlServer:
                 time.sleep(0.1)
 
     def stop(self) -> int:
-        """SIGTERM, and how it left."""
+        """Sends SIGTERM; returns the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(STOP_S_MAX)
@@ -64,14 +64,14 @@ class SqlServer:
         return code
 
     def kill(self) -> None:
-        """SIGKILL: nothing is put in order."""
+        """Sends SIGKILL, which allows no cleanup."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def kill_spark(self) -> None:
-        """The JVM under it."""
+        """The pid of its JVM."""
         assert self._process is not None
         os.kill(_jvm_of(self._process.pid), signal.SIGKILL)
 
@@ -85,6 +85,6 @@ class SqlServer:
 
 def _jvm_of(pid: int) -> int:
     children = Path(f"/proc/{pid}/task").glob("*/children")
-    found = [int(each) for child in children for each in child.read_text().split()]
-    (jvm,) = [each for each in found if Path(f"/proc/{each}/exe").resolve().name == "java"]
+    found = [int(part) for child in children for part in child.read_text().split()]
+    (jvm,) = [entry for entry in found if Path(f"/proc/{entry}/exe").resolve().name == "java"]
     return jvm

@@ -37,10 +37,10 @@ class KafkaStreams:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
         answer: list[str] = []
-        for told in self._process.stdout:
-            if told == ".\n":
+        for output in self._process.stdout:
+            if output == ".\n":
                 return answer
-            answer.append(told.rstrip("\n"))
+            answer.append(output.rstrip("\n"))
         raise AssertionError(f"the Java program has ended at: {line}")
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ class StreamsApp:
         self._end()
 
     def close(self) -> None:
-        """As an application ends that is asked to: it leaves its group."""
+        """Stops the application cleanly, so that it leaves its group."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self._end()
@@ -93,7 +93,7 @@ class StreamsApp:
 
 
 class Follower:
-    """All that is committed in a topic, as it comes."""
+    """All committed records of a topic, as they arrive."""
 
     def __init__(self, bootstrap: str, topic: str, partition_count: int) -> None:
         self.messages: list[Message] = []
@@ -120,12 +120,12 @@ class Follower:
 
 
 def wait_until(condition: object, what: object, apps: list[StreamsApp]) -> None:
-    """`what` may be a function, so that it tells how far it came."""
+    """`what` may be a function, which then describes the progress."""
     assert callable(condition)
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         failed = [line for app in apps for line in app.errors()]
         assert not failed, failed
-        told = what() if callable(what) else what
-        assert time.monotonic() < deadline, f"not in {PATIENCE_S:.0f} s: {told}"
+        value = what() if callable(what) else what
+        assert time.monotonic() < deadline, f"not in {PATIENCE_S:.0f} s: {value}"
         time.sleep(0.1)

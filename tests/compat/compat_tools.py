@@ -23,7 +23,7 @@ class Outcome:
 
 
 def attempt(tool: str, *arguments: str, stdin: str = "") -> Outcome:
-    """Runs a tool, whatever becomes of it. `tool` is a class, ConfigCommand's package apart."""
+    """Runs a tool, whether it succeeds or fails. `tool` is a class, without its package."""
     name = tool if tool.startswith("kafka.") else f"{TOOLS}.{tool}"
     command = ["java", "-Xmx256M", *SHORT_LIVED, "-cp", f"{kafka_jars()}/*", name]
     done = subprocess.run(

@@ -29,7 +29,7 @@ with warnings.catch_warnings():
     import kafka.protocol.api_key  # noqa: F401
 
 HERE = Path(__file__).parent
-# One slow machine with everything at once: what is not there after this long is broken.
+# For a slow machine that runs everything at once: anything that takes longer is broken.
 PATIENCE_S = 60.0
 
 Until = Callable[[Callable[[], object], str], None]
@@ -63,7 +63,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     alive = started.alive()
     exit_code = started.stop() if alive else None
     assert alive, f"the broker died during the tests:\n{started.log_tail()}"
-    # A JVM that is told to terminate reports 128 + 15.
+    # A JVM that gets SIGTERM reports 128 + 15.
     assert exit_code in (0, 143), f"the broker left with {exit_code}:\n{started.log_tail()}"
 
 
@@ -74,7 +74,7 @@ def bootstrap(broker: Broker) -> str:
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
-    """Starts brokers that one test may stop, kill, fill and inspect."""
+    """Starts brokers for one test, which may stop, kill, fill and inspect them."""
     if "OTTLA_COMPAT_BOOTSTRAP" in os.environ:
         pytest.skip("OTTLA_COMPAT_BOOTSTRAP is set: this test needs a broker process of its own")
     brokers: list[Broker] = []
@@ -85,14 +85,14 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
         return brokers[-1]
 
     yield start
-    for one in brokers:
-        if one.alive():
-            one.kill()
+    for entry in brokers:
+        if entry.alive():
+            entry.kill()
 
 
 @pytest.fixture
 def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Names that no other test (or run, on a broker that stays) has used."""
+    """Names that no other test, or earlier run on the same broker, has used."""
     return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:10]}"
 
 
@@ -108,7 +108,7 @@ def group_name(unique: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def until() -> Until:
-    """Waits until something is true; says what was awaited when it never is."""
+    """Waits for a condition; after a timeout the error names it."""
 
     def wait(condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S

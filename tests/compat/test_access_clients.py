@@ -1,4 +1,4 @@
-"""Users and ACLs as others' clients see them: librdkafka, kafka-python, and Kafka's own tools."""
+"""Users and ACLs through librdkafka, kafka-python, and Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def sent(broker: Broker, topic: str, **config: Any) -> str | None:
     return None if errors[0] is None else str(errors[0].name())
 
 
-def test_librdkafka_makes_rules_and_obeys_them(broker: Broker) -> None:
+def test_librdkafka_creates_acls_and_is_subject_to_them(broker: Broker) -> None:
     admin = AdminClient(settings(broker, "admin"))
     topic = "guarded"
     (made,) = admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1)]).values()
@@ -123,17 +123,17 @@ def test_librdkafka_makes_rules_and_obeys_them(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_librdkafka_makes_a_user_that_then_logs_in(broker: Broker, mechanism: str) -> None:
+def test_librdkafka_creates_a_user_that_then_logs_in(broker: Broker, mechanism: str) -> None:
     admin = AdminClient(settings(broker, "admin"))
     user = f"carol-{mechanism[-3:]}"
     kind = ScramMechanism[mechanism.replace("-", "_")]
     info = ScramCredentialInfo(kind, 8192)
     done(admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, info, b"pw")]))
     described = admin.describe_user_scram_credentials([user])[user].result(PATIENCE_S)
-    (told,) = described.scram_credential_infos
-    assert (told.mechanism, told.iterations) == (kind, 8192)
+    (reply,) = described.scram_credential_infos
+    assert (reply.mechanism, reply.iterations) == (kind, 8192)
     topic = f"of-{user}"
-    rules = [binding(topic, each, user) for each in (AclOperation.WRITE, AclOperation.CREATE)]
+    rules = [binding(topic, entry, user) for entry in (AclOperation.WRITE, AclOperation.CREATE)]
     done(admin.create_acls(rules))
     assert sent(broker, topic, **settings(broker, user, "pw", mechanism)) is None
     wrong = confluent_kafka.Producer(settings(broker, user, "wrong", mechanism))

@@ -1,4 +1,4 @@
-"""What rules mean: random rules and filters by fixed seeds, decided as Apache Kafka decides.
+"""ACLs: random rules and filters by fixed seeds, compared with Apache Kafka's decisions.
 
 `acl_rules_answers.txt` has the answers of Apache Kafka 4.3.1: see test_rights_as_kafka.py.
 """
@@ -143,7 +143,7 @@ def questions() -> Iterator[tuple[str, ApiKey, int, Any, str, str]]:
 
 
 def may(connections: Collection[UserConnection]) -> list[str]:
-    """What each of them may; all are asked at once."""
+    """The permissions of each user; all are requested at once."""
     found: list[list[str]] = [[] for _ in connections]
     for right, key, version, request, into, name in questions():
         for connection in connections:
@@ -152,7 +152,7 @@ def may(connections: Collection[UserConnection]) -> list[str]:
             answer = connection.receive()
             pieces = getattr(answer, into) if into else [answer]
             assert not into or len(pieces) == len(NAMES), f"{right}: {answer}"
-            names = sorted(getattr(each, name, "") for each in pieces if not denied(each))
+            names = sorted(getattr(piece, name, "") for piece in pieces if not denied(piece))
             if names:
                 everything = len(names) == len(NAMES)
                 rights.append(f"{right} {'everywhere' if everything else ' '.join(names)}".rstrip())
@@ -195,7 +195,7 @@ def filter_text(wanted: AclFilter) -> str:
 
 
 def numbers(found: set[Acl], rules: list[Acl]) -> list[int]:
-    return sorted(rules.index(each) for each in found)
+    return sorted(rules.index(entry) for entry in found)
 
 
 def _fields(wanted: AclFilter) -> tuple[Any, ...]:
@@ -210,7 +210,9 @@ def described(broker: RightsBroker, wanted: AclFilter) -> set[Acl]:
 
 
 def deleted(broker: RightsBroker, filters: list[AclFilter]) -> list[set[Acl]]:
-    pieces = [message("delete_acls", "DeleteAclsFilter", *_fields(each)) for each in filters]
+    pieces = [
+        message("delete_acls", "DeleteAclsFilter", *_fields(acl_filter)) for acl_filter in filters
+    ]
     request = message("delete_acls", "DeleteAclsRequest", pieces)
     results = broker.operator.ask(K.DELETE_ACLS, request, 3).filter_results
     return [
@@ -285,7 +287,7 @@ BAD_FILTERS: list[tuple[Any, ...]] = [
 
 
 def bad_input(broker: RightsBroker) -> list[str]:
-    """Each alone: one of Kafka's errors closes the request for all of them."""
+    """Each in its own request, because one of Kafka's errors fails the whole request."""
     broker.set_rules([])
     lines = []
     for change in BAD_CREATIONS:
@@ -297,8 +299,8 @@ def bad_input(broker: RightsBroker) -> list[str]:
         lines.append(f"DescribeAcls {wanted}: {outcome(broker, K.DESCRIBE_ACLS, request, '')}")
         piece = message("delete_acls", "DeleteAclsFilter", *wanted)
         request = message("delete_acls", "DeleteAclsRequest", [piece])
-        told = outcome(broker, K.DELETE_ACLS, request, "filter_results")
-        lines.append(f"DeleteAcls {wanted}: {told}")
+        reply = outcome(broker, K.DELETE_ACLS, request, "filter_results")
+        lines.append(f"DeleteAcls {wanted}: {reply}")
     return lines
 
 
@@ -335,7 +337,7 @@ def answers_of(directory: Path, *, apache: bool) -> list[str]:
 
 
 def ours(line: str) -> str:
-    """INVALID_REQUEST, where Kafka has no answer but an accident, or takes what matches nothing."""
+    """INVALID_REQUEST where Kafka fails unexpectedly, or accepts a filter that matches nothing."""
     for end in (": closes", ": UNKNOWN_SERVER_ERROR"):
         if line.endswith(end):
             return line.removesuffix(end) + ": INVALID_REQUEST"
@@ -347,7 +349,7 @@ def ours(line: str) -> str:
 @pytest.mark.parametrize(
     "apache", [False, pytest.param(True, marks=pytest.mark.maven)], ids=["ottla", "apache"]
 )
-def test_rules_mean_what_they_mean_in_kafka(tmp_path: Path, apache: bool) -> None:
+def test_acls_mean_what_they_mean_in_kafka(tmp_path: Path, apache: bool) -> None:
     lines = answers_of(tmp_path, apache=apache)
     if apache and os.environ.get("OTTLA_REWRITE"):
         ANSWERS.write_text("\n".join(lines) + "\n")

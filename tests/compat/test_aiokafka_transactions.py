@@ -33,7 +33,7 @@ async def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes
         consumer.assign([TopicPartition(topic, 0)])
         await consumer.seek_to_beginning()
         found = [await asyncio.wait_for(consumer.getone(), PATIENCE_S) for _ in range(count)]
-        return [one.value for one in found]
+        return [record.value for record in found]
 
 
 def test_commit_and_abort(bootstrap: str, topic_name: str, unique: Callable[[str], str]) -> None:

@@ -1,4 +1,4 @@
-"""What `make bench` puts beside ours does the same work: Kafka Streams' jobs, Kafka's worker."""
+"""The peers in `make bench` do the same work: Kafka Streams' jobs, Kafka's worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.streams import TopologyTestDriver
 from ottla.testing import LocalCluster
 
 sys.path.append(str(REPOSITORY))
-from benchmarks.committed import Committed
+from benchmarks.committed import CommittedCount
 from benchmarks.marks import Mark
 from benchmarks.orders import KEYS, PARTITIONS, Orders, long_count
 from benchmarks.processes import spawn
@@ -37,7 +37,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_job_of_kafka_streams_gives_what_ours_gives(
+def test_a_kafka_streams_job_gives_the_results_of_ours(
     kafka: LocalCluster, tmp_path: Path, classes: Path, job: str
 ) -> None:
     with ExitStack() as stack:
@@ -54,13 +54,13 @@ def test_a_job_of_kafka_streams_gives_what_ours_gives(
         load.wait(COUNT, started.alive)
     sent = _records(kafka, "customers", KEYS) if job == "table join" else []
     sent += _records(kafka, "orders", COUNT)
-    theirs = {each.key(): _plain(each.value()) for each in _records(kafka, "results", COUNT)}
+    theirs = {record.key(): _plain(record.value()) for record in _records(kafka, "results", COUNT)}
     assert len(theirs) == COUNT
     assert theirs == _ours(job, sent)
 
 
 def _records(kafka: LocalCluster, topic: str, count: int) -> list[Any]:
-    reader = Committed(kafka.bootstrap_servers, topic, partitions=PARTITIONS)
+    reader = CommittedCount(kafka.bootstrap_servers, topic, partitions=PARTITIONS)
     found: list[Any] = []
     while len(found) < count:
         found += reader.take()
@@ -75,10 +75,10 @@ def _ours(job: str, sent: list[Any]) -> Found:
     finally:
         del os.environ[streams_job.WHICH]
     with TopologyTestDriver(topology) as driver:
-        for each in sent:
-            driver.pipe(each.topic(), each.key(), each.value(), each.timestamp()[1])
+        for entry in sent:
+            driver.pipe(entry.topic(), entry.key(), entry.value(), entry.timestamp()[1])
         results = driver.create_output_topic("results").read_records_to_list()
-    return {each.key: _plain(each.value) for each in results}
+    return {result.key: _plain(result.value) for result in results}
 
 
 def _plain(value: bytes) -> Any:
@@ -94,7 +94,7 @@ def test_kafkas_worker_copies_a_file_through_a_topic(kafka: LocalCluster, tmp_pa
         worker = connect_worker.Worker(
             connect_worker.kafka_command, tmp_path, kafka.bootstrap_servers, stack
         )
-        reader = Committed(kafka.bootstrap_servers, "lines")
+        reader = CommittedCount(kafka.bootstrap_servers, "lines")
         stack.callback(reader.close)
         config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "lines"}
         worker.copy("in", config, COUNT, reader.counting())

@@ -48,7 +48,7 @@ def fill(bootstrap: str, topic: str, *, rounds: int = 6) -> State:
 
 
 def wait_for_cleaning(broker: Broker, topic: str, below: int) -> None:
-    """Until the log is small and stays so."""
+    """Waits until the log is small and stays small."""
     directory = broker.data_directory / f"{topic}-0"
     deadline = time.monotonic() + PATIENCE_S
     sizes = [below + 1]
@@ -141,7 +141,7 @@ def test_dump_log_reads_a_compacted_log(own_broker: Start, topic_name: str) -> N
 
 @pytest.mark.maven
 @pytest.mark.parametrize("clean", [True, False])
-def test_kafka_goes_on_with_a_log_that_we_compacted(
+def test_kafka_continues_a_log_compacted_by_ottla(
     own_broker: Start, tmp_path: Path, topic_name: str, clean: bool
 ) -> None:
     ours = own_broker(**SETTINGS)
@@ -152,7 +152,7 @@ def test_kafka_goes_on_with_a_log_that_we_compacted(
 
 @pytest.mark.maven
 @pytest.mark.parametrize("clean", [True, False])
-def test_we_go_on_with_a_log_that_kafka_compacted(
+def test_ottla_continues_a_log_compacted_by_kafka(
     own_broker: Start, tmp_path: Path, topic_name: str, clean: bool
 ) -> None:
     apache = ApacheBroker(tmp_path / "apache", SETTINGS)

@@ -67,7 +67,7 @@ def test_create_describe_and_delete_a_topic(
     assert refusal(future) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_a_topic_made_anew_is_empty(
+def test_a_recreated_topic_is_empty(
     admin: AdminClient, bootstrap: str, topic_name: str, until: Until
 ) -> None:
     make_topic(bootstrap, topic_name)
@@ -292,7 +292,9 @@ def test_list_describe_and_delete_groups(
     assert refusal(gone) == KafkaError.GROUP_ID_NOT_FOUND
 
 
-def test_group_that_was_never_seen(admin: AdminClient, group_name: str, topic_name: str) -> None:
+def test_an_unknown_group_is_described_as_dead(
+    admin: AdminClient, group_name: str, topic_name: str
+) -> None:
     """DescribeGroups v6 answers GROUP_ID_NOT_FOUND (KIP-1043); older versions say DEAD."""
     future = admin.describe_consumer_groups([group_name])[group_name]
     if refusal(future) != KafkaError.GROUP_ID_NOT_FOUND:

@@ -134,7 +134,7 @@ def test_offset_out_of_range_follows_the_reset_policy(bootstrap: str, topic_name
 
 
 def test_long_poll_delivers_soon_after_the_produce(bootstrap: str, topic_name: str) -> None:
-    """A consumer that waits with a long fetch.wait.max.ms is woken by the record."""
+    """A record wakes a consumer that waits with a long fetch.wait.max.ms."""
     make_topic(bootstrap, topic_name)
     reader = consumer(
         bootstrap, fetch_wait_max_ms=80_000, fetch_min_bytes=1, socket_timeout_ms=120_000
@@ -240,7 +240,7 @@ def test_unknown_topic_is_reported_to_a_subscriber(
     reader.close()
 
 
-def test_subscriber_finds_a_topic_that_comes_later(
+def test_subscriber_finds_a_topic_created_later(
     bootstrap: str, topic_name: str, group_name: str
 ) -> None:
     reader = consumer(bootstrap, group_id=group_name, topic_metadata_refresh_interval_ms=500)
@@ -263,8 +263,9 @@ def test_leader_epoch_comes_with_messages(bootstrap: str, topic_name: str) -> No
     make_topic(bootstrap, topic_name)
     _numbered(bootstrap, topic_name, 1)
     (message,) = read_all(bootstrap, topic_name, 1)
-    assert message.leader_epoch() is not None
-    assert message.leader_epoch() >= 0
+    epoch = message.leader_epoch()
+    assert epoch is not None
+    assert epoch >= 0
 
 
 def test_unknown_partition_has_no_watermarks(bootstrap: str, topic_name: str) -> None:

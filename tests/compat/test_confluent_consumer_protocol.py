@@ -34,7 +34,7 @@ SHORT = {
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker whose groups beat three times a second: what the members' patience hangs on."""
+    """A broker whose groups send three heartbeats a second, so that members react quickly."""
     from compat_brokers import start_broker
 
     settings = {name.replace("_", "."): value for name, value in SHORT.items()}
@@ -49,7 +49,7 @@ def server(quick: Broker) -> str:
 
 
 class Member:
-    """Polls on a thread of its own and remembers what it owned and read."""
+    """A member that polls on a thread, and records what it owned and read."""
 
     def __init__(self, bootstrap: str, group: str, topics: list[str], **config: Any) -> None:
         protocol = {"group_protocol": "consumer", **config}
@@ -112,7 +112,7 @@ def members() -> Iterator[list[Member]]:
 
 def spread(members: list[Member], partitions: int) -> bool:
     """Every partition has one owner and every member has some."""
-    owned = [one for member in members for one in member.assigned]
+    owned = [partition for member in members for partition in member.assigned]
     return len(owned) == len(set(owned)) == partitions and all(m.assigned for m in members)
 
 
@@ -131,7 +131,8 @@ def test_three_members_share_and_hand_over(
     for count in (1, 2, 3):
         members.append(Member(server, group_name, [topic_name], **config))
         until(lambda: spread(members, 6), f"{count} members share 6 partitions")
-    assert sorted(len(member.assigned) for member in members) == [2, 2, 2]
+    # For a moment all six are owned while the third member has only one of its two.
+    until(lambda: all(len(member.assigned) == 2 for member in members), "two partitions each")
     produce(server, topic_name, [{"value": str(i), "partition": i % 6} for i in range(60)])
     until(lambda: sum(len(m.values) for m in members) >= 60, "60 records are read")
     assert sorted(int(v) for m in members for v in m.values) == list(range(60))
@@ -151,7 +152,7 @@ def test_three_members_share_and_hand_over(
 def test_a_member_keeps_what_it_has_while_others_come(
     server: str, topic_name: str, group_name: str, members: list[Member], until: Until
 ) -> None:
-    """No rebalance stops the group: a member gives back only what moves."""
+    """No rebalance stops the group: a member revokes only partitions that move."""
     make_topic(server, topic_name, partitions=4)
     members.append(Member(server, group_name, [topic_name]))
     until(lambda: len(members[0].assigned) == 4, "the first member has all")
@@ -194,7 +195,7 @@ def test_a_static_member_comes_back_to_its_partitions(
 def test_a_second_static_member_of_one_name_is_refused(
     server: str, topic_name: str, group_name: str, members: list[Member], until: Until
 ) -> None:
-    """The other way round than in the classic protocol: the living one stays."""
+    """Unlike in the classic protocol, the existing member stays."""
     make_topic(server, topic_name)
     members.append(Member(server, group_name, [topic_name], group_instance_id="twin"))
     until(lambda: members[0].assigned, "the first has its partition")
@@ -254,7 +255,7 @@ while True:
 """
 
 
-def test_a_member_that_is_silent_too_long_is_fenced_and_comes_back(
+def test_a_silent_member_is_fenced_and_rejoins(
     server: str, topic_name: str, group_name: str, members: list[Member], until: Until
 ) -> None:
     make_topic(server, topic_name, partitions=2)
@@ -318,7 +319,7 @@ def test_a_group_moves_to_the_new_protocol_and_back(
     until(lambda: describe(server, group_name).type == ConsumerGroupType.CLASSIC, "classic again")
 
 
-def test_members_go_on_after_the_broker_was_killed(
+def test_members_continue_after_the_broker_was_killed(
     own_broker: Callable[..., Broker], topic_name: str, group_name: str, members: list[Member],
     until: Until,
 ) -> None:  # fmt: skip

@@ -14,7 +14,7 @@ Until = Callable[[Callable[[], object], str], None]
 
 
 class Member:
-    """A group member that polls on a thread of its own and remembers what it saw."""
+    """A member that polls on a thread, and records what it owned and read."""
 
     def __init__(self, bootstrap: str, group: str, topics: list[str], **config: object) -> None:
         self.consumer = consumer(
@@ -67,7 +67,7 @@ def members() -> Iterator[list[Member]]:
 
 def _spread(members: list[Member], partitions: int) -> bool:
     """Every partition has one owner and every member has some."""
-    owned = [one for member in members for one in member.assigned]
+    owned = [partition for member in members for partition in member.assigned]
     return len(owned) == len(set(owned)) == partitions and all(m.assigned for m in members)
 
 
@@ -222,7 +222,7 @@ def test_auto_commit_on_close(bootstrap: str, topic_name: str, group_name: str) 
     again.close()
 
 
-def test_commit_of_a_stranger_to_the_group_is_refused(
+def test_commit_of_a_non_member_is_refused(
     bootstrap: str, topic_name: str, group_name: str, members: list[Member], until: Until
 ) -> None:
     make_topic(bootstrap, topic_name)

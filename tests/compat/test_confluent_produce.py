@@ -170,7 +170,7 @@ def _delivery_error(
             producer.produce(topic, on_delivery=lambda error, _: errors.append(error), **record)
             break
         except KafkaException as refused:
-            # The broker's answer overtook the record: librdkafka refuses it without a reason.
+            # The broker's response preceded the record: librdkafka refuses it without a reason.
             if refused.args[0].code() != KafkaError._UNKNOWN_TOPIC:
                 raise
     assert producer.flush(PATIENCE_S) == 0
@@ -227,7 +227,7 @@ def test_timestamp_outside_the_topics_window_is_refused(bootstrap: str, topic_na
     assert error.code() == KafkaError.INVALID_TIMESTAMP
 
 
-def test_topic_that_asks_for_its_own_compression(bootstrap: str, topic_name: str) -> None:
+def test_topic_compression_type_overrides_the_producers(bootstrap: str, topic_name: str) -> None:
     make_topic(bootstrap, topic_name, compression_type="zstd")
     records = [{"value": f"value {i}"} for i in range(100)]
     produce(bootstrap, topic_name, records, compression_type="gzip", linger_ms=20)

@@ -36,7 +36,7 @@ def client_id(bootstrap: str) -> Iterator[str]:
         admin.quotas.alter({"client-id": name}, delete=list(rates))
 
 
-def test_a_producer_and_a_consumer_are_told_that_they_are_throttled(
+def test_a_producer_and_a_consumer_see_their_throttle_time(
     bootstrap: str, topic_name: str, client_id: str
 ) -> None:
     make_topic(bootstrap, topic_name)
@@ -84,7 +84,7 @@ def test_a_producer_and_a_consumer_are_told_that_they_are_throttled(
     assert len(read_all(bootstrap, topic_name, COUNT)) == COUNT
 
 
-def test_topics_are_made_at_a_rate(bootstrap: str, topic_name: str) -> None:
+def test_topic_creations_are_rate_limited(bootstrap: str, topic_name: str) -> None:
     """librdkafka speaks an older CreateTopics: it is not refused, its connection is muted."""
     with Admin(bootstrap, settings={"client.id": topic_name}) as admin:
         admin.quotas.alter({"client-id": topic_name}, set={"controller_mutation_rate": 1.0})
@@ -96,9 +96,7 @@ def test_topics_are_made_at_a_rate(bootstrap: str, topic_name: str) -> None:
         admin.quotas.alter({"client-id": topic_name}, delete=["controller_mutation_rate"])
 
 
-def test_metrics_that_are_subscribed_to_are_pushed_without_complaint(
-    bootstrap: str, topic_name: str
-) -> None:
+def test_subscribed_metrics_are_pushed(bootstrap: str, topic_name: str) -> None:
     make_topic(bootstrap, topic_name)
     said: list[logging.LogRecord] = []
     logger = logging.getLogger(f"telemetry.{topic_name}")

@@ -1,4 +1,4 @@
-"""confluent_kafka.ShareConsumer (KIP-932): records of one partition, given to many one by one."""
+"""confluent_kafka.ShareConsumer (KIP-932): several members share the records of one partition."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def configure(bootstrap: str, group: str, name: str, value: str) -> None:
 
 
 def some(reader: ShareConsumer, patience_s: float = PATIENCE_S) -> list[Message]:
-    """The next records that come; none when none come in time."""
+    """The next records; an empty list after a timeout."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         found = list(reader.poll(0.3))
@@ -86,7 +86,7 @@ def send(bootstrap: str, topic: str, count: int) -> None:
     produce(bootstrap, topic, [{"value": str(i), "partition": 0} for i in range(count)])
 
 
-def test_what_is_accepted_does_not_come_again(
+def test_accepted_records_are_not_delivered_again(
     bootstrap: str, topic_name: str, join: Callable[..., ShareConsumer]
 ) -> None:
     make_topic(bootstrap, topic_name)
@@ -98,7 +98,7 @@ def test_what_is_accepted_does_not_come_again(
     assert sorted(drain(reader, 5, AcknowledgeType.ACCEPT)) == list(range(20, 25))
 
 
-def test_what_is_released_comes_again_and_is_counted(
+def test_released_records_are_delivered_again_and_counted(
     bootstrap: str, topic_name: str, join: Callable[..., ShareConsumer]
 ) -> None:
     make_topic(bootstrap, topic_name)
@@ -109,7 +109,7 @@ def test_what_is_released_comes_again_and_is_counted(
     assert some(reader, QUIET_S) == []
 
 
-def test_what_is_rejected_is_gone(
+def test_rejected_records_are_not_delivered_again(
     bootstrap: str, topic_name: str, join: Callable[..., ShareConsumer]
 ) -> None:
     make_topic(bootstrap, topic_name)
@@ -167,7 +167,7 @@ def test_records_of_a_member_that_leaves_go_to_another(
     assert sorted(drain(join(topic_name), 3, AcknowledgeType.ACCEPT)) == [0, 1, 2]
 
 
-def test_a_lock_that_is_not_kept_is_given_to_another(
+def test_an_expired_lock_passes_to_another_member(
     bootstrap: str, topic_name: str, join: Callable[..., ShareConsumer], share_group: str
 ) -> None:
     configure(bootstrap, share_group, "share.record.lock.duration.ms", "15000")
@@ -179,7 +179,7 @@ def test_a_lock_that_is_not_kept_is_given_to_another(
     start = time.monotonic()
     assert sorted(drain(other, 2, AcknowledgeType.ACCEPT)) == [0, 1]
     assert time.monotonic() - start > 5
-    for message in held:  # too late: it may be told so, and changes nothing
+    for message in held:  # too late: the broker may refuse it, and nothing changes
         holder.acknowledge(message, AcknowledgeType.RELEASE)
     holder.commit_sync(PATIENCE_S)
     assert some(other, QUIET_S) == []
@@ -237,7 +237,7 @@ def test_rejected_records_become_dead_letters(
     }
 
 
-def test_a_delayed_record_comes_when_it_is_due(
+def test_a_delayed_record_is_delivered_when_due(
     bootstrap: str, broker: Broker, topic_name: str, join: Callable[..., ShareConsumer],
     share_group: str,
 ) -> None:  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from compat_confluent import PATIENCE_S, consumer, make_topic, produce, read_all, take
@@ -141,7 +141,7 @@ def test_empty_transactions_leave_nothing(bootstrap: str, topic_name: str, name:
     assert stable_end(bootstrap, topic_name, IsolationLevel.READ_UNCOMMITTED) == 0
 
 
-def test_a_zombie_is_fenced_and_what_it_left_is_aborted(
+def test_a_zombie_is_fenced_and_its_transaction_aborted(
     bootstrap: str, topic_name: str, name: str
 ) -> None:
     make_topic(bootstrap, topic_name)
@@ -187,7 +187,7 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(
         messages = take(reader, count)
         producer.begin_transaction()
         write(producer, target, *((m.value() or b"").decode() for m in messages))
-        after = [TopicPartition(source, 0, messages[-1].offset() + 1)]
+        after = [TopicPartition(source, 0, cast(int, messages[-1].offset()) + 1)]
         metadata = reader.consumer_group_metadata()
         producer.send_offsets_to_transaction(after, metadata, PATIENCE_S)
         if commit:
@@ -207,7 +207,7 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(
 def test_offsets_of_an_open_transaction_are_not_stable(
     bootstrap: str, topic_name: str, name: str, group_name: str, until: Until
 ) -> None:
-    """KIP-447: a member that asks for its place waits until the transaction has ended."""
+    """KIP-447: OffsetFetch waits until the transaction has ended."""
     make_topic(bootstrap, topic_name)
     produce(bootstrap, topic_name, [{"value": "v", "partition": 0}] * 5)
     producer = transactional(bootstrap, name)
@@ -267,7 +267,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
         lambda: stable_end(broker.bootstrap, topic_name, IsolationLevel.READ_COMMITTED) == 2,
         "the transaction is aborted",
     )
-    # KIP-890: the producer learns of it at its next step, and may go on where its client can.
+    # KIP-890: the producer notices at its next step, and may continue if its client can.
     error = error_of(lambda: producer.commit_transaction(PATIENCE_S))
     assert error.fatal() or error.txn_requires_abort(), error
     successor = transactional(broker.bootstrap, name)
@@ -306,7 +306,7 @@ def test_many_producers_at_once(
     assert len(shown) == len(expected)
 
 
-def test_a_transaction_goes_on_after_the_broker_was_killed(
+def test_a_transaction_continues_after_the_broker_was_killed(
     own_broker: Callable[..., Any], topic_name: str, name: str
 ) -> None:
     broker = own_broker()

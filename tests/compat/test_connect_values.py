@@ -23,10 +23,10 @@ Question = dict[str, Any]
 ORACLE = REPOSITORY / "tools" / "clients" / "connect" / "Oracle.java"
 # Kafka takes time zone, weeks and names of months from the machine it runs on.
 PLACE = ("-Duser.timezone=UTC", "-Duser.language=en", "-Duser.country=US")
-# What only Java can say: the names of its classes, the words of its parsers.
+# Specific to Java: names of classes, messages of its parsers.
 JAVAS_OWN = re.compile(r"java\.|class |org\.apache|SinkRecord\{|Invalid regex|Illegal")
 
-# Why an answer may be another one, and where. Each is a choice, not an oversight.
+# Where results may differ, and why. Each is a choice, not an oversight.
 DIFFERENCES: dict[str, Callable[[Question, Any], bool]] = {
     "a list without a type for its items is one of strings: there is no schema without": (
         lambda q, theirs: q["ask"] == "header" and "null)" in str(theirs.get("schema"))
@@ -57,17 +57,17 @@ DIFFERENCES: dict[str, Callable[[Question, Any], bool]] = {
 @pytest.fixture(scope="module")
 def answers() -> list[tuple[Question, dict[str, Any]]]:
     asked = list(questions())
-    lines = "".join(json.dumps(each) + "\n" for each in asked)
-    told = subprocess.run(
+    lines = "".join(json.dumps(entry) + "\n" for entry in asked)
+    result = subprocess.run(
         ["java", "-Xmx256M", *PLACE, "-cp", f"{kafka_jars()}/*", str(ORACLE)],
         input=lines, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr
-    return list(zip(asked, map(json.loads, told.stdout.splitlines()), strict=True))
+    assert result.returncode == 0, result.stderr
+    return list(zip(asked, map(json.loads, result.stdout.splitlines()), strict=True))
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
-def test_answers_are_kafka_s(answers: list[tuple[Question, dict[str, Any]]], kind: str) -> None:
+def test_answers_equal_kafkas(answers: list[tuple[Question, dict[str, Any]]], kind: str) -> None:
     some = [(question, theirs) for question, theirs in answers if question["ask"] == kind]
     assert some
     wrong = [
@@ -84,7 +84,7 @@ def is_same(theirs: dict[str, Any], mine: dict[str, Any]) -> bool:
     message = str(theirs["message"])
     if JAVAS_OWN.search(message):
         return True
-    # orjson says more than Jackson does.
+    # orjson's message is longer than Jackson's.
     return (
         str(mine["message"]).startswith(message)
         if message.endswith(": ")
@@ -97,7 +97,7 @@ def is_known(question: Question, theirs: dict[str, Any]) -> bool:
 
 
 def canonical(answer: Any) -> Any:
-    """JSON inside of JSON, whatever the order of its keys."""
+    """JSON within JSON, with its keys in any order."""
     if isinstance(answer, dict):
         return {key: canonical(value) for key, value in answer.items()}
     if isinstance(answer, str) and answer[:1] in ("{", "["):

@@ -1,4 +1,4 @@
-"""Connector statements of the SQL: at Kafka's own Connect worker, and at a server's own."""
+"""Connector statements of SQL, with Kafka's own Connect worker and with an embedded one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compat_sql import SqlServer
 from ottla.client import Consumer
 from ottla.rows.errors import SqlError
 from ottla.sql.engine.engine import Engine
-from ottla.sql.settings import Settings
+from ottla.sql.ksql_config import KsqlConfig
 
 PATIENCE_S = 150.0
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -62,7 +62,7 @@ def engine(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "ksql.connect.url": f"http://{theirs.address}",
             "ksql.connect.request.timeout.ms": "60000",
         }
-        made = Engine(Settings(given))
+        made = Engine(KsqlConfig(given))
         made.start()
         yield made
         made.close()
@@ -80,7 +80,7 @@ def test_connectors_of_kafkas_own_worker(engine: Engine, broker: Broker, tmp_pat
     file = tmp_path / "in.txt"
     file.write_text("one\ntwo\n")
     (plugins,) = engine.execute("SHOW CONNECTOR PLUGINS;")
-    classes = {each["className"]: each["type"] for each in plugins["connectorsPlugins"]}
+    classes = {plugin["className"]: plugin["type"] for plugin in plugins["connectorsPlugins"]}
     assert classes[SOURCE] == "source"
 
     invalid = refused(engine, f"CREATE SOURCE CONNECTOR c WITH ('connector.class'='{SOURCE}');")
@@ -99,7 +99,7 @@ def test_connectors_of_kafkas_own_worker(engine: Engine, broker: Broker, tmp_pat
     def listed() -> Any:
         """Kafka's worker rebalances after a connector was made, and can't describe it meanwhile."""
         (found,) = engine.execute("SHOW CONNECTORS;")
-        warnings = [each["message"] for each in found["warnings"]]
+        warnings = [entry["message"] for entry in found["warnings"]]
         assert all("a rebalance is expected" in message for message in warnings), warnings
         return found["connectors"]
 
@@ -115,7 +115,7 @@ def test_connectors_of_kafkas_own_worker(engine: Engine, broker: Broker, tmp_pat
     until(topics, ["sql_theirs"])
     assert refused(engine, "DROP CONNECTOR sql_lines;").remedy == "Did you mean `sql-lines`?"
     again = f"DROP CONNECTOR `sql-lines`; {create(file, 'sql_theirs')} DROP CONNECTOR `sql-lines`;"
-    kinds = [each["@type"] for each in engine.execute(again)]
+    kinds = [entry["@type"] for entry in engine.execute(again)]
     assert kinds == ["drop_connector", "connector_info", "drop_connector"]
     until(listed, [])
     (warned,) = engine.execute("DROP CONNECTOR IF EXISTS `sql-lines`;")
@@ -127,7 +127,7 @@ def test_connectors_of_kafkas_own_worker(engine: Engine, broker: Broker, tmp_pat
 
 @pytest.mark.spark
 @pytest.mark.timeout(1000)
-def test_a_server_with_a_worker_of_its_own(bootstrap: str, tmp_path: Path) -> None:
+def test_a_server_runs_connectors_on_its_embedded_worker(bootstrap: str, tmp_path: Path) -> None:
     file, worker = tmp_path / "in.txt", tmp_path / "worker.properties"
     file.write_text("one\ntwo\n")
     at = f"127.0.0.1:{free_port()}"
@@ -137,7 +137,7 @@ def test_a_server_with_a_worker_of_its_own(bootstrap: str, tmp_path: Path) -> No
         "ottla.connect.spark.master=local[2]\n"
     )
     more = [f"ksql.connect.worker.config={worker}", "ksql.connect.request.timeout.ms=60000"]
-    overrides = [word for each in more for word in ("--override", each)]
+    overrides = [word for pair in more for word in ("--override", pair)]
     server = SqlServer(bootstrap, tmp_path, "beside_", *overrides)
     server.start()
     try:
@@ -145,16 +145,16 @@ def test_a_server_with_a_worker_of_its_own(bootstrap: str, tmp_path: Path) -> No
 
         def states() -> list[str]:
             (listed,) = asked(server, "SHOW CONNECTORS;")
-            return [each["state"] for each in listed["connectors"]]
+            return [service["state"] for service in listed["connectors"]]
 
         until(states, ["RUNNING (1/1 tasks RUNNING)"], server.tail)
         assert values(bootstrap, "sql_beside", 2) == [b"one", b"two"]
         assert server.stop() == 0, server.tail()
         with pytest.raises(urllib.error.URLError, match="refused"):
             urllib.request.urlopen(f"http://{at}/connectors", timeout=5)
-        told = server.log.read_text()
-        assert f"http://{at} (started here)" in told, "the banner"
-        assert f"worker.properties answers at http://{at}" in " ".join(told.split()), "the log"
+        output = server.log.read_text()
+        assert f"http://{at} (started here)" in output, "the banner"
+        assert f"worker.properties at http://{at}" in " ".join(output.split()), "the log"
     finally:
         server.close()
 

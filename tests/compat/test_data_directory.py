@@ -1,4 +1,4 @@
-"""A data directory of ours in the hands of Kafka's tools and of Kafka itself; and the reverse."""
+"""Kafka and its tools on a data directory of ours, and the reverse."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_checkpoints_are_in_kafkas_format(filled: tuple[Broker, str, str]) -> No
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_kafka_reads_a_partition_of_ours(
+def test_kafka_reads_a_partition_written_by_ottla(
     filled: tuple[Broker, str, str], tmp_path: Path, clean: bool
 ) -> None:
     """Our files in the place of Kafka's own: it loads them (unclean: recovers them), goes on."""
@@ -136,7 +136,7 @@ def test_kafka_reads_a_partition_of_ours(
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_we_read_a_partition_of_kafkas(
+def test_ottla_reads_a_partition_written_by_kafka(
     own_broker: Start, tmp_path: Path, unique: Callable[[str], str], clean: bool
 ) -> None:
     apache = ApacheBroker(tmp_path / "apache")

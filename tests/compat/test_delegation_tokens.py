@@ -1,4 +1,4 @@
-"""kafka-delegation-tokens: Kafka's own tool and ours, word for word, on one broker.
+"""kafka-delegation-tokens: Kafka's tool and ours print the same, on one broker.
 
 OTTLA_COMPAT_BROKER=apache   runs both tools against Apache Kafka
 """
@@ -71,7 +71,7 @@ def hmac_in(text: str) -> str:
 
 
 def life(tool: TokenTool) -> list[str]:
-    """Everything that one tool prints from a token's beginning to its end."""
+    """The complete output of one tool over the life of a token."""
     renewers = ("--renewer-principal", "User:bob", "--renewer-principal", "User:carol")
     created = tool("--create", "--max-life-time-period", LIFETIME_MS, *renewers)
     assert created.code == 0, created.errors

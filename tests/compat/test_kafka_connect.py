@@ -1,6 +1,6 @@
 """Our Connect worker beside Kafka's: the same requests, the same answers.
 
-What a worker says of itself (address, versions, times) is left out of the comparison, and so are
+Details of a worker (address, versions, times) are left out of the comparison, and so are
 traces of failures. Kafka's worker runs on our broker; ours says that its connectors run.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from compat_brokers import REPOSITORY, Broker
 from compat_connect import Answer, KafkaWorker, ask
 
-from ottla.client.connect_worker import MOMENTARILY
+from ottla.client.connect_client import MOMENTARILY
 from ottla.connect.run.connect_worker import ConnectWorker
 
 sys.path.insert(0, str(REPOSITORY / "tests/connect/herder"))
@@ -60,29 +60,29 @@ def _no_spark() -> Any:
 
 
 class Script:
-    """Requests to both, one after the other; what differs is collected."""
+    """Requests to both, one after another; what differs is collected."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
         self.differences: list[str] = []
 
     def __call__(self, method: str, path: str, body: Any = None, kind: str | None = None) -> Any:
-        ours, theirs = (self._asked(each, method, path, body, kind) for each in self._pair)
+        ours, theirs = (self._asked(cluster, method, path, body, kind) for cluster in self._pair)
         self.differences += [
-            f"{method} {path} {body}: {each}" for each in _differences(ours, theirs)
+            f"{method} {path} {body}: {difference}" for difference in _differences(ours, theirs)
         ]
         return ours
 
     def until(self, path: str, states: list[str]) -> None:
-        """Both stand so: the connector, then its tasks."""
+        """Waits until both workers report these states: the connector, then its tasks."""
         deadline = time.monotonic() + PATIENCE_S
-        for each in self._pair:
-            while (found := _states(ask(each, "GET", f"{path}/status"))) != states:
-                assert time.monotonic() < deadline, f"{each}: {found}, not {states}"
+        for cluster in self._pair:
+            while (found := _states(ask(cluster, "GET", f"{path}/status"))) != states:
+                assert time.monotonic() < deadline, f"{cluster}: {found}, not {states}"
                 time.sleep(0.1)
 
     def _asked(self, address: str, method: str, path: str, body: Any, kind: str | None) -> Any:
-        """A rebalance passes: who is told of one asks again."""
+        """Retries while a rebalance is in progress."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             found = ask(address, method, path, body, kind)
@@ -96,24 +96,24 @@ def _states(answer: Answer) -> list[str]:
     if answer.status != 200:
         return []
     body = answer.body
-    return [body["connector"]["state"], *(each["state"] for each in body["tasks"])]
+    return [body["connector"]["state"], *(service["state"] for service in body["tasks"])]
 
 
 def _compared(answer: Answer, address: str) -> dict[str, Any]:
-    """Kafka leaves the media type out where no resource of its own has answered."""
-    told = answer._asdict()
+    """Kafka omits the media type unless one of its own resources has answered."""
+    result = answer._asdict()
     if answer.status >= 400:
-        del told["kind"]
-    return {name: _plain(each, address) for name, each in told.items()}
+        del result["kind"]
+    return {name: _plain(entry, address) for name, entry in result.items()}
 
 
 def _plain(value: Any, address: str) -> Any:
     if isinstance(value, dict):
         if str(value.get("name", "")).endswith("plugin.version"):
             return value["name"]
-        return {name: _plain(each, address) for name, each in value.items() if name not in OWN}
+        return {name: _plain(entry, address) for name, entry in value.items() if name not in OWN}
     if isinstance(value, list):
-        return [_plain(each, address) for each in value]
+        return [_plain(entry, address) for entry in value]
     if isinstance(value, str):
         known = value.replace(address, "worker").partition(", available connectors are")[0]
         return known.removeprefix("org.apache.kafka.connect.errors.ConnectException: ")
@@ -123,15 +123,15 @@ def _plain(value: Any, address: str) -> Any:
 def _differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return [
-            told
+            result
             for name in {**ours, **theirs}
-            for told in _differences(ours.get(name), theirs.get(name), f"{where}.{name}")
+            for result in _differences(ours.get(name), theirs.get(name), f"{where}.{name}")
         ]
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         return [
-            told
-            for number, (one, other) in enumerate(zip(ours, theirs, strict=True))
-            for told in _differences(one, other, f"{where}[{number}]")
+            result
+            for number, (part, other) in enumerate(zip(ours, theirs, strict=True))
+            for result in _differences(part, other, f"{where}[{number}]")
         ]
     return [] if ours == theirs else [f"{where}\n   ours   {ours}\n   theirs {theirs}"]
 
@@ -139,7 +139,7 @@ def _differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
 OWN = ("version", "commit", "trace", "last_modified", "documentation", "recommended_values")
 
 
-def test_the_life_of_a_connector(pair: Pair) -> None:
+def test_a_connector_from_its_creation_to_its_deletion(pair: Pair) -> None:
     both = Script(pair)
     both("GET", "/")
     both("GET", "/health")
@@ -182,7 +182,7 @@ def test_the_life_of_a_connector(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE", "PATCH"])
-def test_what_is_not_there_is_refused_in_the_same_words(pair: Pair, method: str) -> None:
+def test_unknown_names_are_refused_in_the_same_words(pair: Pair, method: str) -> None:
     both = Script(pair)
     none = "/connectors/none"
     paths = ["", "/config", "/status", "/tasks", "/tasks/0/status", "/tasks/0/restart", "/restart"]

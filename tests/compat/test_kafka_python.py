@@ -1,4 +1,4 @@
-"""kafka-python, where its own suite (test_kafka_python_own_suite.py) does not go."""
+"""kafka-python, beyond its own suite (test_kafka_python_own_suite.py)."""
 
 from __future__ import annotations
 

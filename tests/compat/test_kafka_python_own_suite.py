@@ -22,14 +22,14 @@ from compat_brokers import CACHE, Broker
 SUITE = CACHE / "kafka-python"
 SUITE_TIMEOUT_S = 420
 
-# Each line: what is left out, and why. Everything else in test/integration runs.
+# Each line: a test that is left out, and why. Everything else in test/integration runs.
 LEFT_OUT = {
     "test_create_describe_delete_acls": "needs an authorizer; ACLs are a later issue",
     "test_describe_metadata_quorum": "KRaft's quorum: there is none here",
     "TestSSLConnection": "starts a broker of its own with TLS",
     "test_sasl_integration": "starts a broker of its own with SASL",
 }
-# The suite expects an old broker to answer as old brokers did, not only to speak old versions.
+# The suite expects the behaviour of an old broker, not only old versions.
 NOT_WHEN_OLD = {
     "test_kafka_version_infer": "the broker is newer than the version under test",
     "test_describe_configs_broker_resource_returns_configs": "another config source",
@@ -64,7 +64,7 @@ def test_kafka_python_own_suite(broker: Broker, version: str, tmp_path: Path) ->
 def run_suite(
     broker: Broker, version: str, wanted: list[str], report: Path
 ) -> tuple[int, dict[str, str], str]:
-    """How many tests passed, what the others said, and the end of what pytest has said."""
+    """The number of passed tests, the results of the others, and the end of pytest's output."""
     environment = {
         **os.environ,
         "KAFKA_URI": f"kafka://{broker.bootstrap}",
@@ -84,7 +84,7 @@ def run_suite(
 
 
 def read_report(report: Path) -> tuple[int, dict[str, str]]:
-    """How many tests passed, and what the others said, by their ids."""
+    """The number of passed tests, and the results of the others by id."""
     passed, failed = 0, {}
     for case in ElementTree.parse(report).iter("testcase"):
         problem = case.find("failure")

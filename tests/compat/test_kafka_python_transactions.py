@@ -32,7 +32,7 @@ def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
         deadline = time.monotonic() + PATIENCE_S
         while len(found) < count and time.monotonic() < deadline:
             for records in consumer.poll(timeout_ms=500).values():
-                found += [one.value for one in records]
+                found += [record.value for record in records]
         return found
 
 

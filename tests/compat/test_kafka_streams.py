@@ -15,7 +15,7 @@ import os
 import pytest
 from compat_streams import RECORDS, RUNS, SEED, KafkaStreams
 from kafka_topologies import TOPOLOGIES, topology
-from transcripts import Play, Turn, rows, write
+from transcripts import TopologyTranscript, Turn, rows, write
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
@@ -27,7 +27,7 @@ NO_TOMBSTONES = {"session", "session-aggregate", "session-reduce", "cogroup-sess
 
 @pytest.mark.parametrize("caching", [False, True], ids=["uncached", "cached"])
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_both_say_the_same_after_every_record(
+def test_both_give_the_same_results_after_every_record(
     kafka_streams: KafkaStreams, name: str, caching: bool
 ) -> None:
     if caching and name in NO_TOMBSTONES:
@@ -39,16 +39,14 @@ def test_both_say_the_same_after_every_record(
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_both_describe_themselves_with_the_same_words(
-    kafka_streams: KafkaStreams, name: str
-) -> None:
+def test_both_print_the_same_topology_description(kafka_streams: KafkaStreams, name: str) -> None:
     theirs = "\n".join(kafka_streams.ask(f"describe {name}"))
     assert topology(name).describe().rstrip() == theirs.rstrip()
 
 
 def _compare(kafka: KafkaStreams, name: str, seed: int, caching: bool) -> list[Turn]:
     kafka.ask(f"open {name} cached" if caching else f"open {name}")
-    play = Play(topology(name), caching=caching)
+    play = TopologyTranscript(topology(name), caching=caching)
     turns: list[Turn] = []
     for row in rows(name, seed, RECORDS):
         theirs = kafka.ask(" ".join(map(str, row)))

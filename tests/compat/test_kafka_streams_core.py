@@ -12,7 +12,7 @@ import os
 import pytest
 from compat_streams import RECORDS, RUNS, SEED, KafkaStreams
 from stream_topologies import ALL, DESCRIPTIONS, built, descriptions, random_rows
-from transcripts import Play, Turn, write
+from transcripts import TopologyTranscript, Turn, write
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
@@ -21,12 +21,12 @@ WRITES = bool(os.environ.get("OTTLA_STREAMS_WRITE"))
 
 @pytest.mark.parametrize("caching", [True, False], ids=["cached", "uncached"])
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_both_say_the_same_after_every_record(
+def test_both_give_the_same_results_after_every_record(
     kafka_streams: KafkaStreams, name: str, caching: bool
 ) -> None:
     for seed in range(SEED, SEED + RUNS):
         kafka_streams.ask(f"open {name} cached" if caching else f"open {name}")
-        play = Play(built(name), caching=caching)
+        play = TopologyTranscript(built(name), caching=caching)
         turns: list[Turn] = []
         for row in random_rows(name, seed, RECORDS):
             theirs = kafka_streams.ask(" ".join(map(str, row)))
@@ -36,7 +36,7 @@ def test_both_say_the_same_after_every_record(
         write(name, turns)
 
 
-def test_both_describe_themselves_with_the_same_words(kafka_streams: KafkaStreams) -> None:
+def test_both_print_the_same_topology_description(kafka_streams: KafkaStreams) -> None:
     theirs = {name: kafka_streams.ask(f"describe {name}") for name in sorted(ALL)}
     if WRITES:
         DESCRIPTIONS.write_text(

@@ -335,8 +335,8 @@ def test_kafkas_own_client_compatibility_test(bootstrap: str, topic_name: str) -
     run("ClientCompatibilityTest", *server, *flags)
 
 
-def test_what_comes_later_fails_cleanly(bootstrap: str) -> None:
-    """Tools for what this broker does not serve yet say so and end; none of them hangs."""
+def test_unsupported_requests_fail_cleanly(bootstrap: str) -> None:
+    """Tools for features that this broker lacks report an error and exit; none of them hangs."""
     server = ("--bootstrap-server", bootstrap)
     for tool, arguments in (
         ("AclCommand", ("--list",)),

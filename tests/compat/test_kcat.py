@@ -1,4 +1,4 @@
-"""kcat (Debian): the command line client that people reach for first."""
+"""kcat (Debian), a widely used command line client."""
 
 from __future__ import annotations
 

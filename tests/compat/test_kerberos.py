@@ -24,12 +24,14 @@ from compat_kerberos import (
 from compat_security import escaped
 from compat_tools import run
 
+import page_readings as readings
 from ottla.broker.kerberos import gssapi_mechanism
 from ottla.client import Admin
 from ottla.config import ConfigError, ListenerSettings, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net import gss_library
 from ottla.testing.local_cluster import LocalCluster
+from page_reader import PageReader
 
 TIMEOUT_S = 90
 REAUTHENTICATE_MS = 2000
@@ -103,7 +105,7 @@ def alice(realm: KerberosRealm) -> Path:
 
 @pytest.fixture(scope="module")
 def mallory(realm: KerberosRealm) -> Path:
-    """A realm that ours trusts gives tickets for our service; no rule knows its users."""
+    """A trusted realm issues tickets for our service, but no rule matches its users."""
     return realm.keytab(f"mallory@{ELSEWHERE}")
 
 
@@ -132,13 +134,13 @@ def test_kcat(broker: KerberosBroker, alice: Path) -> None:
     assert reader.communicate(timeout=TIMEOUT_S)[0] == "one\ntwo\n"
 
 
-def test_kcat_of_another_realm_is_refused(broker: KerberosBroker, mallory: Path) -> None:
+def test_kcat_from_another_realm_is_refused(broker: KerberosBroker, mallory: Path) -> None:
     broker.skip_if_it_says_nothing()
     client = kcat(broker, mallory, f"mallory@{ELSEWHERE}", "-L", "-m", str(TIMEOUT_S))
     with client:
         assert client.stderr is not None
         assert any(REFUSED in line for line in client.stderr)
-        client.kill()  # it would try again
+        client.kill()  # the client would retry
     assert f"No rules apply to 'mallory@{ELSEWHERE}'" in broker.process.log_tail()
 
 
@@ -182,7 +184,7 @@ def test_kafka_console_tools(broker: KerberosBroker, alice: Path, tmp_path: Path
 
 
 def ask(broker: KerberosBroker, settings: dict[str, str]) -> None:
-    """Over a line of ours."""
+    """Through our own client's connection."""
     with Admin(broker.sasl, settings=settings) as admin:
         assert admin.features.describe().finalized
 
@@ -209,7 +211,9 @@ def test_our_own_client_uses_the_tickets_that_kinit_fetched(
     ask(broker, settings)
 
 
-def test_our_own_client_of_another_realm_is_refused(broker: KerberosBroker, mallory: Path) -> None:
+def test_our_own_client_from_another_realm_is_refused(
+    broker: KerberosBroker, mallory: Path
+) -> None:
     broker.skip_if_it_says_nothing()
     name = f"mallory@{ELSEWHERE}"
     said = f"^authentication as {name} by GSSAPI failed at {broker.sasl}$"
@@ -223,12 +227,12 @@ def test_our_own_client_of_another_realm_is_refused(broker: KerberosBroker, mall
     [
         ({JAAS: f"{MODULE} useTicketCache=true;"}, "a broker needs useKeyTab=true"),
         ({JAAS: keytab_module(Path("/none"), SERVICE)}, "Key table file '/none'"),
-        ({JAAS: MODULE.replace("Krb5", "Plain") + ";"}, "is not known here"),
+        ({JAAS: MODULE.replace("Krb5", "Plain") + ";"}, "unknown login module"),
         ({"sasl.kerberos.service.name": ""}, "No serviceName defined in either JAAS or Kafka"),
         ({"sasl.kerberos.principal.to.local.rules": "RULE:[1:$2]"}, r"Invalid rule: RULE:[1:$2]"),
     ],
 )
-def test_what_a_broker_needs_is_said_at_its_start(
+def test_a_broker_names_missing_kerberos_settings_at_its_start(
     broker: KerberosBroker, changed: dict[str, str], said: str
 ) -> None:
     config = ServerConfig({**broker.settings, **changed})
@@ -237,7 +241,7 @@ def test_what_a_broker_needs_is_said_at_its_start(
         gssapi_mechanism(settings, 0)
 
 
-def test_without_the_library_the_command_that_installs_it_is_said(
+def test_without_the_library_the_error_names_the_install_command(
     broker: KerberosBroker, alice: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gss_library, "SONAME", "libnone.so.2")
@@ -252,7 +256,7 @@ def test_without_the_library_the_command_that_installs_it_is_said(
         gss_library.gss_library.cache_clear()
 
 
-@pytest.mark.maven  # a cluster takes its time
+@pytest.mark.maven  # a cluster needs longer
 def test_brokers_log_in_to_each_other_and_fetch_new_tickets(realm: KerberosRealm) -> None:
     """Sessions last 2 s and tickets 6 s: replication goes on over the third ticket."""
     name = "kafka/127.0.0.1"
@@ -279,3 +283,12 @@ def test_brokers_log_in_to_each_other_and_fetch_new_tickets(realm: KerberosRealm
                 producer.send("both", f"record {sent}").result(60)
                 sent += 1
                 time.sleep(0.05)
+
+
+def test_the_commands_of_the_page_about_security(realm: KerberosRealm, tmp_path: Path) -> None:
+    ports = {"9292": free_port(), "8081": free_port()}
+    somebody = PageReader(tmp_path, ports, realm.environment)
+    try:
+        assert somebody.read(readings.KERBEROS) == 8
+    finally:
+        somebody.close()

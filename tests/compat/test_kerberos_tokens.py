@@ -23,11 +23,11 @@ from ottla.auth.gssapi import (
     gssapi_client,
 )
 from ottla.auth.kerberos_login import KerberosLogin
-from ottla.auth.kerberos_names import ShortNames
+from ottla.auth.kerberos_short_namer import KerberosShortNamer
 from ottla.auth.sasl import SaslOutcome, SaslServer
-from ottla.broker.authentication import SaslGate
+from ottla.broker.authentication import SaslAuthentication
 from ottla.broker.authentication_counts import AuthenticationCounts
-from ottla.broker.context import Session
+from ottla.broker.client_session import ClientSession
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.gss_library import GssCredential, gss_library
 from ottla.net.kerberos_tickets import KerberosTickets
@@ -59,7 +59,7 @@ def service(realm: KerberosRealm) -> GssCredential:
 
 @pytest.fixture(scope="module")
 def log_in(realm: KerberosRealm) -> Login:
-    """A login of alice's at kafka/localhost, or of somebody else's elsewhere."""
+    """A login of alice at kafka/localhost, or of another user elsewhere."""
     keytabs: dict[str, Path] = {}
 
     def begin(who: str = "alice", service: str = "kafka") -> GssStart:
@@ -71,7 +71,7 @@ def log_in(realm: KerberosRealm) -> Login:
 
 
 def server_of(service: GssCredential, *rules: str, max_reauth_ms: int = 0) -> SaslServer:
-    names = ShortNames(rules, REALM)
+    names = KerberosShortNamer(rules, REALM)
     mechanism = GssapiMechanism(service.accept, names, max_reauth_ms=max_reauth_ms)
     server = SaslServer({"GSSAPI": mechanism})
     assert server.handshake("GSSAPI", 0) is ErrorCode.NONE
@@ -79,7 +79,7 @@ def server_of(service: GssCredential, *rules: str, max_reauth_ms: int = 0) -> Sa
 
 
 def through(server: SaslServer, start: GssStart) -> SaslOutcome:
-    """A client of ours, until the server has decided."""
+    """Runs our client until the server has decided."""
     exchange = gssapi_client(start)
     token = next(exchange)
     while True:
@@ -90,7 +90,7 @@ def through(server: SaslServer, start: GssStart) -> SaslOutcome:
 
 
 def to_the_layers(server: SaslServer, start: GssStart) -> None:
-    """All but the client's last message."""
+    """Runs the exchange up to the client's last message."""
     answer = server.authenticate(start.token, 0, 0)
     assert start.context.step(answer.token or b"") == b""
     offer = server.authenticate(b"", 0, 0)
@@ -98,13 +98,13 @@ def to_the_layers(server: SaslServer, start: GssStart) -> None:
 
 
 def refused(outcome: SaslOutcome) -> bool:
-    """By the one sentence, whatever the reason."""
+    """Refused with the same message, whatever the reason."""
     assert outcome.message == REFUSAL
     assert not outcome.done
     return outcome.error is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_a_ticket_makes_a_user_for_as_long_as_it_is_good(
+def test_a_ticket_authenticates_its_user_until_it_expires(
     service: GssCredential, log_in: Login
 ) -> None:
     outcome = through(server_of(service), log_in())
@@ -114,7 +114,7 @@ def test_a_ticket_makes_a_user_for_as_long_as_it_is_good(
     assert shorter.session_lifetime_ms == 5000
 
 
-def test_a_session_is_prolonged_by_the_same_user_only(
+def test_only_the_same_user_can_reauthenticate_a_session(
     service: GssCredential, log_in: Login
 ) -> None:
     server = server_of(service)
@@ -127,7 +127,7 @@ def test_a_session_is_prolonged_by_the_same_user_only(
     assert "Cannot change principals" in (changed.message or "")
 
 
-def test_a_token_counts_once(service: GssCredential, log_in: Login) -> None:
+def test_a_token_is_accepted_once(service: GssCredential, log_in: Login) -> None:
     start = log_in()
     assert through(server_of(service), start).done
     assert refused(server_of(service).authenticate(start.token, 0, 0))
@@ -190,7 +190,7 @@ def test_a_ticket_that_has_expired_is_refused(
     assert "Ticket expired" in caplog.text
 
 
-def test_new_keys_in_the_keytab_count_at_once(realm: KerberosRealm, log_in: Login) -> None:
+def test_new_keys_in_the_keytab_apply_at_once(realm: KerberosRealm, log_in: Login) -> None:
     """The operator adds a key to the file; the broker runs on, and old tickets stay good."""
     file = realm.keytab("rolled/localhost")
     service = gss_library().acceptor("rolled/localhost", str(file))
@@ -202,7 +202,7 @@ def test_new_keys_in_the_keytab_count_at_once(realm: KerberosRealm, log_in: Logi
 
 
 @pytest.mark.parametrize("authzid", [b"", b"alice", b"root", b"kafka@localhost", b"\xff\0"])
-def test_an_authzid_makes_nobody_else(
+def test_an_authzid_cannot_change_the_user(
     service: GssCredential, log_in: Login, authzid: bytes
 ) -> None:
     server, start = server_of(service), log_in()
@@ -220,8 +220,10 @@ def test_a_layer_that_was_not_offered_is_refused(
     assert refused(server.authenticate(start.context.wrap(chosen), 0, 0))
 
 
-def test_a_context_alone_proves_nothing(service: GssCredential, log_in: Login) -> None:
-    """Only the last message does: a token may have been overheard."""
+def test_an_established_context_alone_does_not_authenticate(
+    service: GssCredential, log_in: Login
+) -> None:
+    """Only the last message authenticates, because a token may have been intercepted."""
     server, start = server_of(service), log_in()
     answer = server.authenticate(start.token, 0, 0)
     assert not answer.done
@@ -231,7 +233,7 @@ def test_a_context_alone_proves_nothing(service: GssCredential, log_in: Login) -
     assert refused(server.authenticate(b"", 0, 0))
 
 
-# Whatever may come
+# Random and damaged input
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +256,7 @@ def test_random_bytes_are_refused(service: GssCredential, tokens: list[bytes]) -
 
 @settings(max_examples=EXAMPLES)
 @given(place=st.integers(0, 2000), byte=st.integers(0, 255), cut=st.integers(0, 900))
-def test_a_token_that_was_changed_makes_no_user(
+def test_a_modified_token_authenticates_nobody(
     service: GssCredential, some_token: bytes, place: int, byte: int, cut: int
 ) -> None:
     server = server_of(service)
@@ -266,7 +268,7 @@ def test_a_token_that_was_changed_makes_no_user(
 
 @settings(max_examples=50)
 @given(last=st.binary(max_size=100), place=st.integers(0, 100), byte=st.integers(0, 255))
-def test_a_last_message_that_was_changed_makes_nobody_else(
+def test_a_modified_last_message_cannot_change_the_user(
     service: GssCredential, log_in: Login, last: bytes, place: int, byte: int
 ) -> None:
     server, start = server_of(service), log_in()
@@ -281,17 +283,19 @@ def test_a_last_message_that_was_changed_makes_nobody_else(
 
 @settings(max_examples=50)
 @given(answers=st.lists(st.binary(max_size=100), min_size=1, max_size=3))
-def test_a_client_refuses_a_broker_that_makes_no_sense(log_in: Login, answers: list[bytes]) -> None:
+def test_a_client_refuses_a_broker_with_malformed_answers(
+    log_in: Login, answers: list[bytes]
+) -> None:
     exchange = gssapi_client(log_in())
     assert next(exchange)
     with pytest.raises(KafkaError):
         deque(map(exchange.send, answers), maxlen=0)
 
 
-def test_a_broker_without_the_key_of_the_service_is_not_believed(
+def test_a_broker_without_the_service_key_is_refused(
     realm: KerberosRealm, service: GssCredential, log_in: Login
 ) -> None:
-    """Whoever overhears a ticket can answer, but not prove that it is the service."""
+    """An attacker who intercepts a ticket can respond, but cannot prove to be the service."""
     start = log_in()
     answer = server_of(service).authenticate(start.token, 0, 0).token or b""
     exchange = gssapi_client(log_in())
@@ -302,12 +306,12 @@ def test_a_broker_without_the_key_of_the_service_is_not_believed(
     assert refused(server_of(other).authenticate(log_in().token, 0, 0))
 
 
-def test_after_a_handshake_v0_the_end_is_not_answered(
+def test_after_a_handshake_v0_the_last_token_is_not_answered(
     service: GssCredential, log_in: Login
 ) -> None:
     """The server's last token is none at all: a client would take four zeros for a response."""
-    gate = SaslGate(
-        Session(listener="SASL", client_host="h", client_port=1),
+    gate = SaslAuthentication(
+        ClientSession(listener="SASL", client_host="h", client_port=1),
         server_of(service),
         frame_bytes_max=100_000,
         delay_ms=0,
@@ -334,10 +338,10 @@ def test_after_a_handshake_v0_the_end_is_not_answered(
     assert not gate.failed
 
 
-def test_a_log_shows_no_bytes_that_move_a_cursor(
+def test_a_log_contains_no_control_characters(
     realm: KerberosRealm, service: GssCredential, log_in: Login, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The name of a service stands in a ticket, in the clear: whoever sends it chooses it."""
+    """A ticket contains the name of its service in plaintext, chosen by the sender."""
     realm.keytab(f"{ODD}/localhost")
     with caplog.at_level(logging.INFO):
         assert refused(server_of(service).authenticate(log_in(service=ODD).token, 0, 0))
@@ -345,7 +349,7 @@ def test_a_log_shows_no_bytes_that_move_a_cursor(
     assert "\x1b" not in caplog.text
 
 
-def test_nothing_is_left_open(service: GssCredential, log_in: Login) -> None:
+def test_no_descriptor_is_left_open(service: GssCredential, log_in: Login) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         assert through(server_of(service), log_in()).done

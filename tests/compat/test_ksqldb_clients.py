@@ -20,7 +20,7 @@ FOLDER = REPOSITORY / "tools" / "clients" / "ksqldb"
 NODE = FOLDER / "checks.js"
 PYTHON = FOLDER / "checks.py"
 RESTARTED = "ksqldb for Python finds everything after a restart"
-BEFORE = [each for each in names_in(PYTHON) if each != RESTARTED]
+BEFORE = [entry for entry in names_in(PYTHON) if entry != RESTARTED]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_ksqldb_for_python(of_python: Results, name: str) -> None:
 
 
 def test_a_restarted_server_has_everything(server: SqlServer, of_python: Results) -> None:
-    del of_python  # what it made is what is looked for
+    del of_python  # the created name is what the test looks up
     assert server.stop() == 0, server.tail()
     server.start()
     run_checks([sys.executable, str(PYTHON), server.url, RESTARTED]).expect(RESTARTED)

@@ -1,4 +1,4 @@
-"""librdkafka's own tests (C), which travel inside Confluent's JavaScript client on npm.
+"""librdkafka's own tests (C), which are part of Confluent's JavaScript client on npm.
 
 setup_test_clients.sh --maven compiles them. They are the tests that librdkafka runs against each
 version of Apache Kafka before a release; TESTS_SKIP and SUBTESTS are the runner's own switches.
@@ -18,7 +18,7 @@ from compat_brokers import CACHE, Broker
 FOLDER = CACHE / "librdkafka"
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(700)]
 
-# Each line: what is left out of the run, and why. The rest needs a broker, and gets one.
+# Each line: a test that is left out, and why. The others run on a broker.
 LEFT_OUT = {
     "0000 0004 0006 0025 0046 0062 0072 0080": "no broker: unit tests of the client",
     "0009 0104 0105 0106 0117 0120 0121 0138 0139 0143": "no broker: librdkafka's own mock",

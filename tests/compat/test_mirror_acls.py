@@ -19,7 +19,7 @@ def acl(topic: str, who: str, operation: AclOperation) -> Acl:
     return Acl(*kind, f"User:{who}", "*", operation, AclPermission.ALLOW)
 
 
-def test_who_may_read_a_topic_may_read_its_copy(tmp_path: Path) -> None:
+def test_permission_to_read_a_topic_extends_to_its_copy(tmp_path: Path) -> None:
     broker = ApacheBroker(
         tmp_path,
         {

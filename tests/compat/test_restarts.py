@@ -1,4 +1,4 @@
-"""Stopping, killing and starting again: what was confirmed is there, and groups go on."""
+"""Stopping, killing and restarting: acknowledged records survive, and groups continue."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_kill_keeps_groups_topics_and_commits(
     topic, group = unique("topic"), unique("group")
     make_topic(broker.bootstrap, topic, partitions=2)
     produce(broker.bootstrap, topic, [{"value": str(i), "partition": i % 2} for i in range(100)])
-    # The member that is killed off with its broker is missed until its session is over.
+    # The member killed with its broker is expected until its session expires.
     reader = consumer(broker.bootstrap, group_id=group, session_timeout_ms=3000)
     reader.subscribe([topic])
     take(reader, 100)
@@ -165,10 +165,10 @@ def test_kill_keeps_groups_topics_and_commits(
     again.close()
 
 
-def test_producer_and_group_live_through_a_restart(
+def test_producer_and_group_survive_a_restart(
     own_broker: Start, unique: Callable[[str], str]
 ) -> None:
-    """Clients that were connected go on by themselves: nothing twice, nothing lost."""
+    """Connected clients continue by themselves, without loss or duplicates."""
     broker = own_broker()
     topic = make_topic(broker.bootstrap, unique("topic"))
     errors: list[Any] = []
@@ -207,7 +207,7 @@ def test_sequences_are_remembered_after_a_kill(
     topic = make_topic(broker.bootstrap, unique("topic"))
     with RawClient(broker.bootstrap) as client:
         who = new_producer(client)
-        # A producer is forgotten a day after its last record: these must be of today.
+        # Producers expire a day after their last record: these records must be recent.
         now_ms = int(time.time() * 1000)
         first = batch([b"a", b"b"], producer=(*who, 0), timestamp=now_ms)
         _send(client, topic, first, 0)
@@ -235,7 +235,7 @@ def _send(client: RawClient, topic: str, records: bytes, expected_offset: int) -
 
 
 @pytest.mark.parametrize("damage", ["torn batch", "zeroes", "garbage", "index", "all indexes gone"])
-def test_damage_after_a_kill_is_cut_and_told(
+def test_damage_after_a_kill_is_truncated_and_logged(
     own_broker: Start, unique: Callable[[str], str], damage: str
 ) -> None:
     broker = own_broker()

@@ -1,4 +1,4 @@
-"""Every API without rights, with all of them, with all but one and with only one: as Kafka answers.
+"""Every API without permissions, with all, with all but one, and with only one: as in Kafka.
 
 `rights_answers.txt` has the answers of Apache Kafka 4.3.1. Ottla is compared with the file, which
 takes seconds; the test of the marker `maven` compares Apache Kafka with it, and writes it with
@@ -62,7 +62,7 @@ TOKENS = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
 }
 TOGETHER_MAX = 30  # users for sets of rights that an API needs together
-# A connection has logged in already; telemetry and versions are everybody's.
+# A connection is already authenticated; telemetry and versions need no permission.
 WITHOUT_RIGHTS = {
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
@@ -70,9 +70,9 @@ WITHOUT_RIGHTS = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
     ApiKey.PUSH_TELEMETRY,
 }
-# Where Apache Kafka 4.3.1 ends before us.
+# Apache Kafka 4.3.1 has no later version of these.
 KAFKAS_NEWEST = {ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.DELETE_GROUPS: 2}
-# Answers of ours that are others for reasons beside rights: (question, Kafka's line) -> ours.
+# Responses that differ for reasons other than permissions: (request, Kafka's line) -> ours.
 SHARE_DENIED = "id:other-topic partitions[0 TOPIC_AUTHORIZATION_FAILED current_leader=]"
 OURS = {
     **{
@@ -143,7 +143,7 @@ class Question(NamedTuple):
 
 
 class Walk:
-    """One broker, its users' connections, and the lines that are written."""
+    """One broker, the connections of its users, and the recorded lines."""
 
     def __init__(self, broker: RightsBroker) -> None:
         self.lines: list[str] = []
@@ -153,7 +153,7 @@ class Walk:
         self._needed: dict[str, frozenset[Right]] = {}
 
     def prepare(self) -> None:
-        """Topics, offsets, members of groups and a transaction: something to see or not."""
+        """Topics, offsets, group members and a transaction, which may be visible or not."""
         for name in self.topics:
             self._create(name)
         self._broker.find_coordinators()
@@ -194,7 +194,7 @@ class Walk:
         self._see(name)
 
     def _see(self, name: str) -> None:
-        """Kafka's broker hears of a topic a moment after its controller has made it."""
+        """Kafka's broker sees a topic a moment after its controller created it."""
         asked = message("metadata", "MetadataRequestTopic", name=name)
         request = message("metadata", "MetadataRequest", [asked])
         while self._broker.operator.ask(ApiKey.METADATA, request, 12).topics[0].error_code:
@@ -209,7 +209,7 @@ class Walk:
         return self.ask_all([user], key, version, make)[0]
 
     def ask_all(self, users: list[str], key: ApiKey, version: int, make: Make) -> list[str]:
-        """All at once, unless one changes what the next one sees."""
+        """All at once, unless one request changes the result of the next."""
         if key in ONE_BY_ONE and len(users) > 1:
             return [self.ask(user, key, version, make) for user in users]
         if key is ApiKey.DELETE_TOPICS:
@@ -235,7 +235,7 @@ class Walk:
         return shown(answer, {**names, UNKNOWN_ID: "unknown"}) or "ok"
 
     def walk(self, what: str, key: ApiKey, version: int, make: Make, old: bool = False) -> None:
-        """What nobody and everybody is answered, and each right that makes a difference."""
+        """The responses without and with all permissions, and each permission that matters."""
         self.lines.append(f"{what} v{version}")
         nobody = self.ask("nobody", key, version, make)
         whole = self.ask("all", key, version, make)
@@ -251,7 +251,7 @@ class Walk:
     def _differences(
         self, kind: str, usual: str, known: dict[str, str], key: ApiKey, version: int, make: Make
     ) -> set[Right]:
-        """One line for each answer that is not the usual one; returns the rights behind them."""
+        """Writes a line for each unusual response; returns the permissions behind them."""
         found: dict[str, list[Right]] = {}
         asked = {
             f"{kind}{number}": right
@@ -268,7 +268,7 @@ class Walk:
         return {right for rights in found.values() for right in rights}
 
     def walk_creation(self) -> None:
-        """A Metadata request that would create a topic: without one of the two rights it has."""
+        """A Metadata request that would create a topic, without one of its two permissions."""
         name = "secret-auto"
         for user, what in {
             "nobody": "no rights",
@@ -282,19 +282,19 @@ class Walk:
             self.lines.append(f"Metadata v12 that would create a topic, {what}: {answer}")
 
     def walk_together(self, asked: list[Question]) -> None:
-        """Exactly the rights that were seen to be needed, where they are several."""
-        sets = sorted({tuple(sorted(each)) for each in self._needed.values()})
+        """Exactly the permissions that were needed, if there are several."""
+        sets = sorted({tuple(sorted(entry)) for entry in self._needed.values()})
         assert len(sets) <= TOGETHER_MAX, len(sets)
-        rules = [rule(f"exactly{sets.index(each)}", right) for each in sets for right in each]
+        rules = [rule(f"exactly{sets.index(entry)}", right) for entry in sets for right in entry]
         self._broker.set_rules([*single_rules(), *rules])
         for what, key, version, make, old in asked:
             if what in self._needed and not old:
                 rights = tuple(sorted(self._needed[what]))
                 answer = self.ask(f"exactly{sets.index(rights)}", key, version, make)
                 whole = self.ask("all", key, version, make)
-                told = "as all rights" if answer == whole else answer
-                names = " + ".join(right_name(each) for each in rights)
-                self.lines.append(f"{what} v{version} with exactly {names}: {told}")
+                result = "as all rights" if answer == whole else answer
+                names = " + ".join(right_name(entry) for entry in rights)
+                self.lines.append(f"{what} v{version} with exactly {names}: {result}")
 
 
 def _commit(group: str, topic: str) -> Any:
@@ -313,21 +313,23 @@ def questions(served: dict[int, tuple[int, int]]) -> list[Question]:
         newest = min(route.version_max, served[key][1], KAFKAS_NEWEST.get(api, route.version_max))
         oldest = max(route.version_min, served[key][0])
         if api is ApiKey.METADATA:
-            oldest = 4  # those before it create what they do not find
+            oldest = 4  # earlier versions create missing topics
         for version in dict.fromkeys((newest, oldest)):
             old = version != newest
             found.append(Question(APIS[key].name, api, version, base(api), old))
     for name, (api, version_wanted, make) in VARIANTS.items():
         version = version_wanted or min(ROUTES[api].version_max, served[api][1])
         found.append(Question(name, api, version, make))
-    # What deletes comes last.
-    return sorted(found, key=lambda each: each.key is ApiKey.DELETE_TOPICS)
+    # Deletions come last.
+    return sorted(found, key=lambda request: request.key is ApiKey.DELETE_TOPICS)
 
 
 def served_by(operator: UserConnection) -> dict[int, tuple[int, int]]:
     request = message("api_versions", "ApiVersionsRequest", "rights", "1")
     answer = operator.ask(ApiKey.API_VERSIONS, request, 3)
-    return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    return {
+        api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in answer.api_keys
+    }
 
 
 def users() -> list[str]:
@@ -361,7 +363,7 @@ def ours(lines: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     "apache", [False, pytest.param(True, marks=pytest.mark.maven)], ids=["ottla", "apache"]
 )
-def test_every_right_counts_as_in_kafka(tmp_path: Path, apache: bool) -> None:
+def test_every_permission_is_checked_as_in_kafka(tmp_path: Path, apache: bool) -> None:
     lines = answers_of(tmp_path, apache=apache)
     if apache and os.environ.get("OTTLA_REWRITE"):
         ANSWERS.write_text("\n".join(lines) + "\n")

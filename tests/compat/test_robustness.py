@@ -1,4 +1,4 @@
-"""Bad input and bad clients: each hurts its own connection, never the broker or another client."""
+"""Bad input and bad clients harm their own connection, never the broker or another client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(autouse=True)
 def still_serves(victim: Broker, unique: Callable[[str], str]) -> Iterator[None]:
-    """After every test the broker lives and serves a client that does nothing wrong."""
+    """After every test the broker is alive and serves a well-behaved client."""
     yield
     assert victim.alive(), victim.log_tail()
     topic = make_topic(victim.bootstrap, unique("after"))
@@ -43,7 +43,7 @@ def connect(broker: Broker, timeout_s: float = 60.0) -> socket.socket:
 
 
 def ends(sock: socket.socket) -> bool:
-    """Whether the broker closes the connection (what it says before is thrown away)."""
+    """True if the broker closes the connection; discards what it sends before."""
     try:
         while sock.recv(65536):
             pass
@@ -55,7 +55,7 @@ def ends(sock: socket.socket) -> bool:
 
 
 def quietly_send(sock: socket.socket, data: bytes) -> None:
-    """The broker may close while we still send: that is its right."""
+    """The broker may close the connection while the client is sending."""
     with contextlib.suppress(OSError):
         sock.sendall(data)
 
@@ -87,7 +87,7 @@ def test_other_protocols_are_turned_away(victim: Broker) -> None:
 def test_absurd_sizes_close_the_connection(victim: Broker, size: int) -> None:
     with connect(victim) as sock:
         quietly_send(sock, struct.pack(">i", size) + b"\x00" * 7)
-        if 0 <= size < 8:  # such a frame is whole, and the rest is the start of another one
+        if 0 <= size < 8:  # such a frame is complete, and the rest starts another one
             sock.shutdown(socket.SHUT_WR)
         assert ends(sock)
 
@@ -105,7 +105,7 @@ def test_frames_cut_anywhere(victim: Broker, until: Until) -> None:
 
 
 def test_flipped_bytes_in_every_request(victim: Broker) -> None:
-    """Each API's request with damage in it: an answer or the end of this connection."""
+    """Each API's request, damaged: answered, or this connection closes."""
     dice = random.Random(SEED)
     with RawClient(victim.bootstrap) as client:
         served = {api.api_key: api.max_version for api in client.call("api_versions", 0).api_keys}
@@ -127,7 +127,7 @@ def test_flipped_bytes_in_every_request(victim: Broker) -> None:
 
 
 def test_absurd_counts_and_lengths_inside_a_frame(victim: Broker) -> None:
-    """An array that says it has two thousand million entries costs nothing but its connection."""
+    """An array that claims two thousand million entries costs only its connection."""
     before = victim.resident_bytes()
     header = struct.pack(">hhihs", 3, 1, 1, 1, b"x")
     bodies = {
@@ -217,7 +217,7 @@ def test_idle_connections_are_closed(own_broker: Callable[..., Broker]) -> None:
         assert client.is_closed_by_broker()
 
 
-def test_a_client_that_never_reads_is_held_back(victim: Broker, topic_name: str) -> None:
+def test_a_client_that_never_reads_is_throttled(victim: Broker, topic_name: str) -> None:
     """Fetch after fetch of a megabyte, and no reply is read: the broker stops reading instead."""
     make_topic(victim.bootstrap, topic_name)
     produce(victim.bootstrap, topic_name, [{"value": b"x" * 100_000} for _ in range(50)])
@@ -245,7 +245,7 @@ def test_a_client_that_never_reads_is_held_back(victim: Broker, topic_name: str)
             assert len(answer.responses[0].partitions[0].records) > 4 * MIB
 
 
-def test_replies_that_are_not_read_hold_back_a_producer(victim: Broker, topic_name: str) -> None:
+def test_unread_replies_hold_back_a_producer(victim: Broker, topic_name: str) -> None:
     make_topic(victim.bootstrap, topic_name)
     before = victim.resident_bytes()
     data = [{"name": topic_name, "partition_data": [{"index": 0, "records": batch([b"v" * 50])}]}]
@@ -265,8 +265,8 @@ def test_replies_that_are_not_read_hold_back_a_producer(victim: Broker, topic_na
             assert answer.responses[0].partition_responses[0].base_offset == number
 
 
-def test_clients_that_vanish_while_they_wait(victim: Broker, topic_name: str, until: Until) -> None:
-    """Parked fetches of clients that are gone leave nothing behind when their time is over."""
+def test_clients_may_vanish_while_they_wait(victim: Broker, topic_name: str, until: Until) -> None:
+    """Delayed fetches of disconnected clients leave nothing behind after their timeout."""
     make_topic(victim.bootstrap, topic_name)
     before = victim.open_descriptors()
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": MIB}

@@ -169,7 +169,7 @@ def test_a_wrong_secret_is_refused_in_one_sentence(secure: SecureBroker) -> None
                 )
 
 
-def test_a_token_that_has_expired_is_refused_with_the_brokers_word(secure: SecureBroker) -> None:
+def test_an_expired_token_is_refused_with_the_brokers_message(secure: SecureBroker) -> None:
     expired = jaas(
         "OAuthBearer", unsecuredLoginStringClaim_sub="robot", unsecuredLoginLifetimeSeconds="-100"
     )
@@ -180,7 +180,7 @@ def test_a_token_that_has_expired_is_refused_with_the_brokers_word(secure: Secur
         admin.cluster()
 
 
-def test_a_line_proves_itself_again_before_its_session_ends(secure: SecureBroker) -> None:
+def test_a_connection_reauthenticates_before_its_session_ends(secure: SecureBroker) -> None:
     host, port = secure.sasl.split(":")
     for settings in (_plain(secure), secure.scram(), _oauth(secure)):
         line = BrokerConnection(host, int(port), settings=settings, timeout_s=60)
@@ -216,7 +216,7 @@ def test_a_host_name_that_the_certificate_lacks_is_refused(secure: SecureBroker)
         admin.cluster()
 
 
-def test_who_has_no_certificate_is_refused(secure: SecureBroker) -> None:
+def test_a_client_without_a_certificate_is_refused(secure: SecureBroker) -> None:
     settings = {"security.protocol": "SSL", **secure.trust()}
     with (
         Admin(secure.ssl, settings=settings) as admin,

@@ -1,4 +1,4 @@
-"""More clients that others wrote, over SASL_SSL with SCRAM and with certificates of their own.
+"""More third-party clients, over SASL_SSL with SCRAM and with client certificates.
 
 kcat, kafkajs, the Java client, franz-go and sarama; test_secured_listeners.py has librdkafka,
 kafka-python and aiokafka. One broker, whose certificates are made here.
@@ -82,7 +82,7 @@ def by_kafkajs(secure: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -
     assert (CACHE / "kafkajs" / "node_modules").exists(), "run tools/setup_test_clients.sh first"
     files = secure.certificates
     settings = tmp_path_factory.mktemp("kafkajs") / "settings.json"
-    told = {
+    config = {
         "ca": str(files.ca),
         "certificate": str(files.directory / "client.crt"),
         "key": str(files.directory / "client.key"),
@@ -91,7 +91,7 @@ def by_kafkajs(secure: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -
         "user": "alice",
         "password": PASSWORD,
     }
-    settings.write_text(json.dumps(told))
+    settings.write_text(json.dumps(config))
     return run_checks(["node", str(SECURED_JS), str(settings)])
 
 

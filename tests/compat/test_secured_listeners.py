@@ -1,4 +1,4 @@
-"""Clients that others wrote, over TLS and SASL: librdkafka, kafka-python, aiokafka, Java's own.
+"""Third-party clients over TLS and SASL: librdkafka, kafka-python, aiokafka, Java's.
 
 One broker with a listener of each protocol; the certificates are made here.
 """
@@ -33,7 +33,7 @@ MESSAGES = [f"message {number}" for number in range(20)]
 PATIENCE_S = 60.0
 
 
-class Secured:
+class SecuredBroker:
     """The broker, its certificates, and where each protocol listens."""
 
     def __init__(self, directory: Path) -> None:
@@ -61,25 +61,25 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    made = Secured(tmp_path_factory.mktemp("secured"))
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    made = SecuredBroker(tmp_path_factory.mktemp("secured"))
     made.broker.start()
     make_user(made)
     yield made
     assert made.broker.stop() == 0, made.broker.log_tail()
 
 
-def make_user(secured: Secured) -> None:
+def make_user(secured: SecuredBroker) -> None:
     """carol, by KIP-554."""
     admin = AdminClient({"bootstrap.servers": secured.broker.bootstrap})
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         info = ScramCredentialInfo(mechanism, 4096)
-        wish = UserScramCredentialUpsertion("carol", info, b"carol-secret")
-        for future in admin.alter_user_scram_credentials([wish]).values():
+        upsertion = UserScramCredentialUpsertion("carol", info, b"carol-secret")
+        for future in admin.alter_user_scram_credentials([upsertion]).values():
             future.result(PATIENCE_S)
 
 
-def librdkafka(secured: Secured, protocol: str, **more: Any) -> dict[str, Any]:
+def librdkafka(secured: SecuredBroker, protocol: str, **more: Any) -> dict[str, Any]:
     return {
         "bootstrap.servers": secured.bootstrap(protocol),
         "security.protocol": protocol,
@@ -96,7 +96,7 @@ def librdkafka(secured: Secured, protocol: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_librdkafka(secured: Secured, protocol: str) -> None:
+def test_librdkafka(secured: SecuredBroker, protocol: str) -> None:
     topic = f"librdkafka-{protocol}"
     producer = confluent_kafka.Producer(librdkafka(secured, protocol))
     for message in MESSAGES:
@@ -113,7 +113,7 @@ def test_librdkafka(secured: Secured, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_scram(secured: Secured, mechanism: str, tmp_path: Path) -> None:
+def test_scram(secured: SecuredBroker, mechanism: str, tmp_path: Path) -> None:
     who = {"sasl.mechanism": mechanism, "sasl.username": "carol", "sasl.password": "carol-secret"}
     producer = confluent_kafka.Producer(librdkafka(secured, "SASL_SSL", **who))
     producer.produce(mechanism, "by librdkafka")
@@ -135,7 +135,7 @@ def test_scram(secured: Secured, mechanism: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.maven
-def test_scram_of_kafkas_own_tools(secured: Secured, tmp_path: Path) -> None:
+def test_scram_of_kafkas_own_tools(secured: SecuredBroker, tmp_path: Path) -> None:
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     config = tmp_path / "client.properties"
     config.write_text(
@@ -150,7 +150,7 @@ def test_scram_of_kafkas_own_tools(secured: Secured, tmp_path: Path) -> None:
     assert "by-carol" in _java("org.apache.kafka.tools.TopicCommand", *where, "--list")
 
 
-def test_librdkafka_authenticates_again_before_its_session_ends(secured: Secured) -> None:
+def test_librdkafka_authenticates_again_before_its_session_ends(secured: SecuredBroker) -> None:
     """Sessions last 4 s: one connection serves for 10 s."""
     topic = "librdkafka-again"
     lost: list[str] = []
@@ -173,7 +173,9 @@ def test_librdkafka_authenticates_again_before_its_session_ends(secured: Secured
         ("SSL", {"security.protocol": "PLAINTEXT"}),
     ],
 )
-def test_librdkafka_is_refused(secured: Secured, protocol: str, change: dict[str, str]) -> None:
+def test_librdkafka_is_refused(
+    secured: SecuredBroker, protocol: str, change: dict[str, str]
+) -> None:
     admin_client = confluent_kafka.Producer({**librdkafka(secured, protocol), **change})
     with pytest.raises(confluent_kafka.KafkaException):
         admin_client.list_topics(timeout=2)
@@ -189,7 +191,7 @@ def _values(consumer: confluent_kafka.Consumer, count: int) -> list[str]:
     return values
 
 
-def kafka_python(secured: Secured, protocol: str) -> dict[str, Any]:
+def kafka_python(secured: SecuredBroker, protocol: str) -> dict[str, Any]:
     return {
         "bootstrap_servers": secured.bootstrap(protocol),
         "security_protocol": protocol,
@@ -203,7 +205,7 @@ def kafka_python(secured: Secured, protocol: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_kafka_python(secured: Secured, protocol: str) -> None:
+def test_kafka_python(secured: SecuredBroker, protocol: str) -> None:
     topic = f"kafka-python-{protocol}"
     producer = kafka.KafkaProducer(**kafka_python(secured, protocol))
     for message in MESSAGES:
@@ -223,7 +225,7 @@ def test_kafka_python(secured: Secured, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_aiokafka(secured: Secured, protocol: str) -> None:
+def test_aiokafka(secured: SecuredBroker, protocol: str) -> None:
     topic = f"aiokafka-{protocol}"
 
     async def main() -> list[str]:
@@ -251,7 +253,7 @@ def test_aiokafka(secured: Secured, protocol: str) -> None:
 @pytest.mark.maven
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_kafkas_own_tools(secured: Secured, protocol: str, tmp_path: Path) -> None:
+def test_kafkas_own_tools(secured: SecuredBroker, protocol: str, tmp_path: Path) -> None:
     topic = f"java-{protocol}"
     config = tmp_path / "client.properties"
     config.write_text(

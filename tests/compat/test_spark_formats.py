@@ -38,7 +38,7 @@ def test_columns_and_their_types(jobs: Jobs, topic_name: str) -> None:
     )
 
 
-def test_batch_reads_what_batch_wrote(jobs: Jobs, topic_name: str) -> None:
+def test_a_batch_query_reads_what_a_batch_query_wrote(jobs: Jobs, topic_name: str) -> None:
     make_topic(jobs.bootstrap, topic_name, partitions=2)
     frame = jobs.spark.sql(
         "SELECT 'k' key, cast(id AS string) value, cast(id % 2 AS int) partition,"
@@ -48,10 +48,10 @@ def test_batch_reads_what_batch_wrote(jobs: Jobs, topic_name: str) -> None:
     jobs.write(frame, includeHeaders="true")
     rows = jobs.read(subscribe=topic_name, includeHeaders="true").collect()
     assert {(row.partition, row.value) for row in rows} == {
-        (each % 2, str(each).encode()) for each in range(20)
+        (number % 2, str(number).encode()) for number in range(20)
     }
     assert {(row.key, row.topic) for row in rows} == {(b"k", topic_name)}
-    assert {(one.key, one.value) for row in rows for one in row.headers} == {("h", b"x")}
+    assert {(header.key, header.value) for row in rows for header in row.headers} == {("h", b"x")}
     assert sorted(row.offset for row in rows) == sorted([*range(10), *range(10)])
 
 
@@ -68,7 +68,7 @@ def test_the_key_decides_the_partition_as_javas_client_does(jobs: Jobs, topic_na
                topic=topic_name)  # fmt: skip
     by_java = f"{topic_name}-java"
     make_topic(jobs.bootstrap, by_java, partitions=4)
-    keys = [{"key": str(each).encode()} for each in range(50)]
+    keys = [{"key": str(number).encode()} for number in range(50)]
     produce(jobs.bootstrap, by_java, keys, partitioner="murmur2_random")
     wanted, found = (
         {(row.key, row.partition) for row in jobs.read(subscribe=topic).collect()}
@@ -80,8 +80,8 @@ def test_the_key_decides_the_partition_as_javas_client_does(jobs: Jobs, topic_na
 def test_batch_between_offsets_and_from_timestamps(jobs: Jobs, topic_name: str) -> None:
     make_topic(jobs.bootstrap, topic_name, partitions=2)
     records = [
-        {**each, "partition": 0, "timestamp": 1_700_000_000_000 + number * 1000}
-        for number, each in enumerate(numbers(range(10)))
+        {**entry, "partition": 0, "timestamp": 1_700_000_000_000 + number * 1000}
+        for number, entry in enumerate(numbers(range(10)))
     ]
     produce(jobs.bootstrap, topic_name, records)
     start, end = (
@@ -105,7 +105,7 @@ def test_a_pattern_names_topics(jobs: Jobs, unique: Callable[[str], str]) -> Non
     assert values(frame) == expected(range(2))
 
 
-def test_available_now_takes_all_in_steps_and_goes_on_after_a_restart(
+def test_available_now_reads_everything_in_steps_and_resumes_after_a_restart(
     jobs: Jobs, topic_name: str
 ) -> None:
     make_topic(jobs.bootstrap, topic_name, partitions=2)
@@ -114,22 +114,20 @@ def test_available_now_takes_all_in_steps_and_goes_on_after_a_restart(
     options = {"subscribe": topic_name, "startingOffsets": "earliest"}
     frame = jobs.stream(**options, maxOffsetsPerTrigger="40").select("key", "value")
     query = jobs.run(frame, target)
-    read = [each.numInputRows for each in query.recentProgress]
+    read = [progress.numInputRows for progress in query.recentProgress]
     assert sum(read) == 100
     assert max(read) <= 40
     assert values(jobs.read(subscribe=target)) == expected(range(100))
     produce(jobs.bootstrap, topic_name, numbers(range(100, 110)))
     query = jobs.run(frame, target)
-    assert sum(each.numInputRows for each in query.recentProgress) == 10
+    assert sum(progress.numInputRows for progress in query.recentProgress) == 10
     assert values(jobs.read(subscribe=target)) == expected(range(110))
     ends = json.loads(query.lastProgress.sources[0].endOffset)[topic_name]
     assert sum(ends.values()) == 110
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_data_that_is_gone_fails_the_query_unless_it_may_be_lost(
-    jobs: Jobs, topic_name: str, fails: bool
-) -> None:
+def test_data_loss_fails_the_query_unless_allowed(jobs: Jobs, topic_name: str, fails: bool) -> None:
     make_topic(jobs.bootstrap, topic_name)
     target = make_topic(jobs.bootstrap, f"{topic_name}-out")
     produce(jobs.bootstrap, topic_name, numbers(range(10)))
@@ -151,13 +149,11 @@ def test_data_that_is_gone_fails_the_query_unless_it_may_be_lost(
 def delete_before(bootstrap: str, topic: str, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     place = TopicPartition(topic, 0, offset)
-    for each in admin.delete_records([place]).values():
-        each.result(60)
+    for future in admin.delete_records([place]).values():
+        future.result(60)
 
 
-def test_aborted_transactions_are_not_read_when_committed_ones_are_asked_for(
-    jobs: Jobs, topic_name: str
-) -> None:
+def test_read_committed_skips_aborted_transactions(jobs: Jobs, topic_name: str) -> None:
     make_topic(jobs.bootstrap, topic_name)
     settings = {"bootstrap.servers": jobs.bootstrap, "transactional.id": topic_name}
     producer = Producer(settings)
@@ -165,7 +161,7 @@ def test_aborted_transactions_are_not_read_when_committed_ones_are_asked_for(
     for end, value in ((producer.abort_transaction, b"no"), (producer.commit_transaction, b"yes")):
         producer.begin_transaction()
         producer.produce(topic_name, value)
-        producer.flush(60)  # an abort would take back what has not left yet
+        producer.flush(60)  # an abort would drop records that were not sent yet
         end(60)
     committed: dict[str, Any] = {"kafka.isolation.level": "read_committed"}
     assert values(jobs.read(subscribe=topic_name, **committed)) == ["yes"]
@@ -177,7 +173,7 @@ def test_windows_are_counted(jobs: Jobs, topic_name: str) -> None:
     make_topic(jobs.bootstrap, topic_name, partitions=2)
     target = make_topic(jobs.bootstrap, f"{topic_name}-out")
     start = 1_700_000_000_000
-    records = [{"value": b"x", "timestamp": start + each * 100} for each in range(100)]
+    records = [{"value": b"x", "timestamp": start + number * 100} for number in range(100)]
     records.append({"value": b"late", "timestamp": start + 60_000})
     produce(jobs.bootstrap, topic_name, records)
     rows = jobs.stream(subscribe=topic_name, startingOffsets="earliest")

@@ -42,7 +42,7 @@ def running(jobs: Jobs, frame: DataFrame, topic: str, *, batch: str = BATCH) -> 
 
 def texts(jobs: Jobs, topic: str, count: int) -> list[str]:
     """That many values, as soon as they are there."""
-    return sorted(each.value().decode() for each in read_all(jobs.bootstrap, topic, count))
+    return sorted(record.value().decode() for record in read_all(jobs.bootstrap, topic, count))
 
 
 def test_records_pass_through_while_the_batch_is_open(jobs: Jobs, topic_name: str) -> None:
@@ -70,7 +70,7 @@ def test_an_aggregate_is_updated_while_the_batch_is_open(jobs: Jobs, topic_name:
         assert query.recentProgress == []
 
 
-def test_a_query_goes_on_from_its_checkpoint(
+def test_a_query_resumes_from_its_checkpoint(
     jobs: Jobs, topic_name: str, until: Callable[[Callable[[], object], str], None]
 ) -> None:
     make_topic(jobs.bootstrap, topic_name)
@@ -80,7 +80,7 @@ def test_a_query_goes_on_from_its_checkpoint(
     with running(jobs, rows, target, batch="1 second") as query:
         assert texts(jobs, target, 10) == expected(range(10))
         until(lambda: query.recentProgress, "a batch that is over")
-        assert sum(each.numInputRows for each in query.recentProgress) == 10
+        assert sum(progress.numInputRows for progress in query.recentProgress) == 10
     produce(jobs.bootstrap, topic_name, numbers(range(10, 20)))
     with running(jobs, rows, target, batch="1 second"):
         assert texts(jobs, target, 20) == expected(range(20))

@@ -7,11 +7,17 @@ import pytest
 from compat_confluent import make_topic
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from ottla.client.protocol.transactions import end
-from ottla.spark.sink import decisions as sink_decisions
-from ottla.spark.sink.decisions import DeliveryError, Identity, Written
+from ottla.client.protocol.transactions import end_transaction
+from ottla.spark.sink import commit_log
+from ottla.spark.sink.commit_log import DeliveryError, SinkIdentity, TaskTransaction
 from ottla.spark.sink.options import WriteOptions, write_options
-from ottla.spark.sink.writing import Turn, cluster_of, decisions_of, write_once, write_plainly
+from ottla.spark.sink.task_attempt import (
+    TaskAttempt,
+    cluster_of,
+    commit_log_of,
+    write_at_least_once,
+    write_exactly_once,
+)
 
 PATIENCE_S = 60.0
 
@@ -25,16 +31,16 @@ def rows(*values: str) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict({"key": list(values), "value": list(values)})]
 
 
-def turn(topic: str, *, batch: int = 0, run: str = "one", task: int = 0) -> Turn:
-    return Turn(Identity(topic), batch, run, task)
+def turn(topic: str, *, batch: int = 0, run: str = "one", task: int = 0) -> TaskAttempt:
+    return TaskAttempt(SinkIdentity(topic), batch, run, task)
 
 
-def write(given: WriteOptions, at: Turn, *values: str) -> Written:
-    return write_once(given, at, rows(*values)).written
+def write(given: WriteOptions, at: TaskAttempt, *values: str) -> TaskTransaction:
+    return write_exactly_once(given, at, rows(*values)).transaction
 
 
-def decide(given: WriteOptions, at: Turn, *written: Written) -> None:
-    decisions_of(given, at.identity).decide(batch=at.batch, run=at.run, written=written)
+def decide(given: WriteOptions, at: TaskAttempt, *written: TaskTransaction) -> None:
+    commit_log_of(given, at.identity).commit(batch=at.batch, run=at.run, transactions=written)
 
 
 def committed(bootstrap: str, topic: str) -> list[str]:
@@ -68,13 +74,13 @@ def test_librdkafka_reads_what_the_sink_encodes(
     bootstrap: str, topic_name: str, codec: str
 ) -> None:
     make_topic(bootstrap, topic_name)
-    texts = [f"{each} " + "lorem ipsum " * 50 for each in range(1000)]
+    texts = [f"{number} " + "lorem ipsum " * 50 for number in range(1000)]
     given = options(bootstrap, topic_name, kafka_compression_type=codec)
-    assert write_plainly(given, rows(*texts)) == 1000
+    assert write_at_least_once(given, rows(*texts)) == 1000
     assert committed(bootstrap, topic_name) == texts
 
 
-def test_batches_are_seen_when_they_are_decided(bootstrap: str, topic_name: str) -> None:
+def test_batches_become_visible_when_decided(bootstrap: str, topic_name: str) -> None:
     make_topic(bootstrap, topic_name)
     given = options(bootstrap, topic_name)
     seen: list[str] = []
@@ -88,10 +94,10 @@ def test_batches_are_seen_when_they_are_decided(bootstrap: str, topic_name: str)
         assert committed(bootstrap, topic_name) == seen
 
 
-def test_a_run_takes_over_what_is_not_decided(bootstrap: str, topic_name: str) -> None:
+def test_a_new_run_takes_over_undecided_batches(bootstrap: str, topic_name: str) -> None:
     make_topic(bootstrap, topic_name)
     given = options(bootstrap, topic_name)
-    zombies = [write(given, turn(topic_name, task=each), "lost") for each in range(3)]
+    zombies = [write(given, turn(topic_name, task=task), "lost") for task in range(3)]
     at = turn(topic_name, run="two")
     written = write(given, at, "a")
     with pytest.raises(DeliveryError, match="another run"):
@@ -100,14 +106,14 @@ def test_a_run_takes_over_what_is_not_decided(bootstrap: str, topic_name: str) -
     assert committed(bootstrap, topic_name) == ["a"]
 
 
-def test_a_run_finishes_what_is_decided(
+def test_a_new_run_completes_decided_batches(
     bootstrap: str, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(bootstrap, topic_name)
     given = options(bootstrap, topic_name)
-    written = [write(given, turn(topic_name, task=each), str(each)) for each in range(3)]
+    written = [write(given, turn(topic_name, task=task), str(task)) for task in range(3)]
     with monkeypatch.context() as patch:
-        patch.setattr(sink_decisions, "end_all", lambda *_, **__: None)
+        patch.setattr(commit_log, "end_transactions", lambda *_, **__: None)
         decide(given, turn(topic_name), *written)
     assert committed(bootstrap, topic_name) == []
     at = turn(topic_name, run="two")
@@ -115,13 +121,13 @@ def test_a_run_finishes_what_is_decided(
     assert committed(bootstrap, topic_name) == ["0", "1", "2"]
 
 
-def test_a_transaction_that_the_broker_ended_is_found_out(bootstrap: str, topic_name: str) -> None:
+def test_a_transaction_aborted_by_the_broker_is_detected(bootstrap: str, topic_name: str) -> None:
     make_topic(bootstrap, topic_name)
     given, at = options(bootstrap, topic_name), turn(topic_name)
     written = write(given, at, "lost")
     assert written.producer is not None
-    end(cluster_of(given), written.producer, commit=False)
-    with pytest.raises(DeliveryError, match="is not open any more"):
+    end_transaction(cluster_of(given), written.producer, commit=False)
+    with pytest.raises(DeliveryError, match="is no longer open"):
         decide(given, at, written)
     again = turn(topic_name, run="two")
     decide(given, again, write(given, again, "a"))

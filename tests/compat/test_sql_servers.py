@@ -1,4 +1,4 @@
-"""SQL servers that are killed, and those that go on for them: processes, as operators know them."""
+"""SQL servers as processes: when one is killed, another takes over."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def servers(bootstrap: str, tmp_path: Path) -> Iterator[list[SqlServer]]:
     """Two of one service, with one state directory."""
     made = [SqlServer(bootstrap, tmp_path, "killed_") for _ in range(2)]
     yield made
-    for each in made:
-        each.close()
+    for entry in made:
+        entry.close()
 
 
 def asked(server: SqlServer, path: str, **fields: Any) -> Any:
@@ -45,7 +45,7 @@ def asked(server: SqlServer, path: str, **fields: Any) -> Any:
 
 def states(server: SqlServer) -> set[str]:
     ((shown,),) = asked(server, "/ksql", ksql="SHOW QUERIES;")
-    return {each["state"] for each in shown["queries"]}
+    return {service["state"] for service in shown["queries"]}
 
 
 def sums(server: SqlServer) -> list[Any]:
@@ -60,7 +60,7 @@ def until(server: SqlServer, found: Callable[[], Any], wanted: Any) -> None:
 
 
 class Numbers:
-    """Sends numbers from 0 on; knows what must come of them."""
+    """Sends numbers from 0 on, and knows the expected results."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -75,7 +75,7 @@ class Numbers:
 
     def sums(self) -> list[Any]:
         by_key = [range(k, self.sent, 3) for k in range(3)]
-        return [[f"k{k}", len(each), sum(each)] for k, each in enumerate(by_key)]
+        return [[f"k{k}", len(entry), sum(entry)] for k, entry in enumerate(by_key)]
 
     def copies(self) -> Counter[int]:
         """How often each number is in the copy."""
@@ -91,7 +91,9 @@ class Numbers:
         return found
 
 
-def test_queries_go_on_whoever_is_killed(bootstrap: str, servers: list[SqlServer]) -> None:
+def test_queries_continue_whichever_server_is_killed(
+    bootstrap: str, servers: list[SqlServer]
+) -> None:
     first, second = servers
     numbers = Numbers(bootstrap)
     first.start()
@@ -100,14 +102,14 @@ def test_queries_go_on_whoever_is_killed(bootstrap: str, servers: list[SqlServer
     until(first, lambda: sums(first), numbers.sums())
     second.start()
     until(second, lambda: states(second), {"STANDBY"})
-    assert sums(second) == numbers.sums(), "who stands by can be asked"
-    # The first in the middle of its work: the lease passes, and so do the queries.
+    assert sums(second) == numbers.sums(), "the standby server answers"
+    # Kills the first during its work: the lease and the queries move.
     numbers.send(60)
     first.kill()
     numbers.send(60)
     until(second, lambda: sums(second), numbers.sums())
     until(second, lambda: states(second), {"RUNNING"})
-    # Spark alone, under the second: it is started again.
+    # Kills only Spark of the second: it is restarted.
     numbers.send(60)
     second.kill_spark()
     numbers.send(60)

@@ -1,4 +1,4 @@
-"""Kafka Streams with group.protocol=streams (KIP-1071): exactly once, whoever is killed."""
+"""Kafka Streams with group.protocol=streams (KIP-1071): exactly once under kill -9."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def line(number: int) -> str:
 
 
 def feed_lines(bootstrap: str, first: int, last: int) -> None:
-    records = [{"key": f"k{each}", "value": line(each)} for each in range(first, last)]
+    records = [{"key": f"k{number}", "value": line(number)} for number in range(first, last)]
     produce(bootstrap, "lines", records)
 
 
@@ -68,7 +68,7 @@ def counted(follower: Follower) -> dict[str, int]:
 
 
 def expected_counts() -> dict[str, int]:
-    return dict(Counter(word for each in range(LINES) for word in line(each).split()))
+    return dict(Counter(word for number in range(LINES) for word in line(number).split()))
 
 
 def share_all_tasks(first: StreamsApp, second: StreamsApp, count: int) -> bool:
@@ -103,7 +103,7 @@ def test_a_join_with_a_member_killed_and_standbys(own_broker: Start, launch: Lau
     broker = start_broker(own_broker, group_streams_num_standby_replicas="1")
     for name in ("customers", "orders", "named-orders", "order-counts"):
         make_topic(broker.bootstrap, name, PARTITIONS)
-    names = [{"key": f"c{each}", "value": f"name{each}"} for each in range(CUSTOMERS)]
+    names = [{"key": f"c{number}", "value": f"name{number}"} for number in range(CUSTOMERS)]
     # Copartitioned with what Java's producer writes to the repartition topic.
     produce(broker.bootstrap, "customers", names, partitioner="murmur2_random")
     follower = Follower(broker.bootstrap, "named-orders", PARTITIONS)
@@ -117,7 +117,7 @@ def test_a_join_with_a_member_killed_and_standbys(own_broker: Start, launch: Lau
         lambda: one.standby() | two.standby() == stateful, lambda: [a.lines for a in apps], apps
     )
     assert not one.standby() & one.active()
-    orders = [{"key": f"o{each}", "value": f"c{each % CUSTOMERS}"} for each in range(ORDERS)]
+    orders = [{"key": f"o{number}", "value": f"c{number % CUSTOMERS}"} for number in range(ORDERS)]
     produce(broker.bootstrap, "orders", orders[: ORDERS // 2])
     wait_until(lambda: follower.take(), "a first result", apps)
     two.kill()
@@ -127,7 +127,7 @@ def test_a_join_with_a_member_killed_and_standbys(own_broker: Start, launch: Lau
     )
     wait_until(lambda: len(one.active()) == 8, lambda: one.lines, [one])
     named = Counter(message.value().decode() for message in follower.take())
-    assert named == Counter(f"o{each} name{each % CUSTOMERS}" for each in range(ORDERS))
+    assert named == Counter(f"o{number} name{number % CUSTOMERS}" for number in range(ORDERS))
     follower.close()
 
 
@@ -141,7 +141,7 @@ def _with_state(apps: list[StreamsApp]) -> set[str]:
 
 
 def test_word_count_goes_on_when_the_broker_is_killed(own_broker: Start, launch: Launch) -> None:
-    """The group is loaded from the log: nobody has to join again, and nothing is counted twice."""
+    """The group is loaded from the log: no member rejoins, and nothing is counted twice."""
     broker = start_broker(own_broker)
     make_topic(broker.bootstrap, "lines", PARTITIONS)
     make_topic(broker.bootstrap, "word-counts", PARTITIONS)

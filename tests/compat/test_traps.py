@@ -1,4 +1,4 @@
-"""What makes real clients stumble: versions, metadata, topics and configs, byte by byte.
+"""Details on which real clients depend: versions, metadata, topics and configs, byte by byte.
 
 One test for each trap that applies to one broker; see also test_traps_data.py and
 test_traps_groups.py. Every reply is read to its last byte in the version that was asked for.
@@ -82,12 +82,12 @@ def test_api_versions_refuses_a_client_without_a_name(client: RawClient) -> None
     assert answer.error_code == code("invalid_request")
 
 
-def test_a_client_that_meant_another_broker_has_to_bootstrap_again(client: RawClient) -> None:
-    """KIP-1242: the address is right, and somebody else listens there now."""
+def test_a_client_meant_for_another_broker_must_bootstrap_again(client: RawClient) -> None:
+    """KIP-1242: the address is right, but another broker listens there now."""
     if advertised(client)[18][1] < 5:
         pytest.skip("a broker before Kafka 4.4")
     cluster = client.call("describe_cluster", 0).cluster_id
-    (node,) = (each.broker_id for each in client.call("describe_cluster", 0).brokers)
+    (node,) = (broker.broker_id for broker in client.call("describe_cluster", 0).brokers)
 
     def asked(**expected: Any) -> Any:
         return client.call("api_versions", 5, **SOFTWARE, **expected)
@@ -127,7 +127,7 @@ def test_advertised_versions_are_those_of_kafka(client: RawClient) -> None:
         assert key == 0 or low in known, f"{api_key_map[key]} v{low} is not known to clients"
 
 
-def test_what_the_issue_asks_for_is_advertised_in_all_versions(client: RawClient) -> None:
+def test_required_apis_are_advertised_in_all_versions(client: RawClient) -> None:
     """The reference table of Kafka 4.4; three of the APIs have a version less in 4.3."""
     wanted = {
         0: (0, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 8: (2, 10), 9: (1, 10), 10: (0, 6),
@@ -188,7 +188,9 @@ def test_metadata_creates_a_topic_when_asked(
     assert len(ask().partitions) == 2
 
 
-def test_metadata_does_not_create_when_told_not_to(client: RawClient, topic_name: str) -> None:
+def test_metadata_creates_no_topic_when_auto_creation_is_off(
+    client: RawClient, topic_name: str
+) -> None:
     for version in (4, 9, 13):
         answer = client.call(
             "metadata", version, topics=[{"name": topic_name}], allow_auto_topic_creation=False
@@ -225,7 +227,7 @@ def test_metadata_names_the_advertised_listener(client: RawClient, bootstrap: st
 
 
 @pytest.mark.parametrize("version", [5, 6, 7])
-def test_create_topics_tells_the_configs_with_their_source(
+def test_create_topics_returns_the_configs_with_their_source(
     client: RawClient, unique: Callable[[str], str], version: int
 ) -> None:
     name = unique("configs")
@@ -325,7 +327,7 @@ def test_delete_topics_by_name_and_by_id(client: RawClient, unique: Callable[[st
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_describe_configs_tells_source_type_and_flags(
+def test_describe_configs_returns_source_type_and_flags(
     client: RawClient, topic_name: str, until: Until, version: int
 ) -> None:
     create(client, topic_name, retention_ms="1000000")

@@ -1,4 +1,4 @@
-"""What makes real clients stumble: produce, fetch and offsets, byte by byte."""
+"""Details on which real clients depend: produce, fetch and offsets, byte by byte."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def client(bootstrap: str) -> Iterator[RawClient]:
 
 @pytest.fixture
 def make_topic(client: RawClient, topic_name: str, until: Until) -> Callable[..., uuid.UUID]:
-    """Makes `topic_name` and returns its id once every partition has a leader."""
+    """Creates `topic_name` and returns its id once every partition has a leader."""
 
     def make(partitions: int = 1, **configs: str) -> uuid.UUID:
         settings = [{"name": k.replace("_", "."), "value": v} for k, v in configs.items()]
@@ -168,7 +168,7 @@ def test_an_older_producer_epoch_is_refused(
     assert older.error_code == code("invalid_producer_epoch")
 
 
-def test_log_append_time_is_told_and_written(
+def test_log_append_time_is_returned_and_written(
     client: RawClient, topic_name: str, make_topic: Callable[..., uuid.UUID]
 ) -> None:
     make_topic(message_timestamp_type="LogAppendTime")
@@ -257,7 +257,7 @@ def test_produce_refusals(
     assert produce(client, topic_name, late).error_code == code("invalid_timestamp")
 
 
-def test_acks_0_has_no_reply_and_keeps_its_place(
+def test_acks_0_has_no_reply_and_keeps_the_order(
     client: RawClient, topic_name: str, make_topic: Callable[..., uuid.UUID]
 ) -> None:
     make_topic()
@@ -303,7 +303,7 @@ def test_an_offset_in_the_middle_returns_the_whole_batch(
     assert base_offsets(only(fetch(client, topic_name, 19)).records) == [10]
 
 
-def test_the_first_batch_is_whole_even_over_the_limit(
+def test_the_first_batch_is_whole_even_above_the_limit(
     client: RawClient, topic_name: str, make_topic: Callable[..., uuid.UUID]
 ) -> None:
     make_topic()

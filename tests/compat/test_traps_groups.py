@@ -1,4 +1,4 @@
-"""What makes real clients stumble: coordinators, group membership and offsets, byte by byte."""
+"""Details on which real clients depend: coordinators, membership and offsets, byte by byte."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_find_coordinator_in_every_version(coordinator: RawClient, bootstrap: st
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_first_join_gets_a_member_id_and_must_come_again(
+def test_first_join_gets_a_member_id_and_must_rejoin(
     coordinator: RawClient, group_name: str, version: int
 ) -> None:
     first = join(coordinator, group_name, version)
@@ -136,7 +136,9 @@ def test_first_join_gets_a_member_id_and_must_come_again(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_joins_are_one_step(coordinator: RawClient, group_name: str, version: int) -> None:
+def test_early_join_versions_take_one_step(
+    coordinator: RawClient, group_name: str, version: int
+) -> None:
     done = join(coordinator, group_name, version)
     assert (done.error_code, done.generation_id) == (code("none"), 1)
     assert done.leader == done.member_id != ""
@@ -166,7 +168,7 @@ def test_join_refusals(coordinator: RawClient, unique: Callable[[str], str]) -> 
 def test_static_leader_that_comes_back_skips_the_assignment(
     coordinator: RawClient, group_name: str
 ) -> None:
-    """KIP-345, KIP-814: the same instance keeps the generation; from v9 it is told to skip."""
+    """KIP-345, KIP-814: the same instance keeps the generation; from v9 it skips the assignment."""
     first = join(coordinator, group_name, 9, group_instance_id="rock")
     assert first.error_code == code("none")  # a static member needs no second step
     sync(coordinator, group_name, first, group_instance_id="rock")

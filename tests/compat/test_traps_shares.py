@@ -1,4 +1,4 @@
-"""Share groups in raw requests (KIP-932): what a share consumer relies on, on either broker."""
+"""Share groups in raw requests (KIP-932), on either broker."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Queue:
     def fetch(
         self, member_id: str, epoch: int, *acks: Ack, client: RawClient | None = None, **more: Any
     ) -> Any:
-        batches = [_ack(each) for each in acks]
+        batches = [_ack(ack) for ack in acks]
         asked = {"partition_index": 0, "acknowledgement_batches": batches}
         values = {
             "max_wait": 500, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500,
@@ -74,18 +74,22 @@ class Queue:
         )  # fmt: skip
 
     def take(self, member_id: str, epoch: int, *acks: Ack, **more: Any) -> list[tuple[int, ...]]:
-        """What was acquired: first and last offset, delivery count."""
+        """The acquired ranges: first offset, last offset, delivery count."""
         answer = self.fetch(member_id, epoch, *acks, **more)
         assert answer.error_code == code("none")
         return [
-            (each.first_offset, each.last_offset, each.delivery_count)
+            (
+                acquired_record.first_offset,
+                acquired_record.last_offset,
+                acquired_record.delivery_count,
+            )
             for topic in answer.responses
             for partition in topic.partitions
-            for each in partition.acquired_records
+            for acquired_record in partition.acquired_records
         ]
 
     def say(self, member_id: str, epoch: int, *acks: Ack, renew: bool = False) -> str:
-        asked = {"partition_index": 0, "acknowledgement_batches": [_ack(each) for each in acks]}
+        asked = {"partition_index": 0, "acknowledgement_batches": [_ack(ack) for ack in acks]}
         topics = [{"topic_id": self.topic_id, "partitions": [asked]}] if acks else []
         answer = self.client.call(
             "share_acknowledge", 2, group_id=self.group, member_id=member_id,
@@ -161,7 +165,7 @@ def test_a_record_is_with_one_member_at_a_time(queue: Queue, until: Until) -> No
     assert taken == [(0, 2, 2)]
 
 
-def test_a_record_that_fails_is_given_up_in_the_end(queue: Queue) -> None:
+def test_a_record_that_keeps_failing_is_archived(queue: Queue) -> None:
     member = str(uuid.uuid4())
     queue.take(member, 0, max_wait=0)
     queue.produce(1)
@@ -175,7 +179,7 @@ def test_a_record_that_fails_is_given_up_in_the_end(queue: Queue) -> None:
     assert queue.lag() == 0
 
 
-def test_a_limit_of_records_is_kept_where_it_is_strict(queue: Queue) -> None:
+def test_a_strict_record_limit_is_respected(queue: Queue) -> None:
     member = str(uuid.uuid4())
     queue.take(member, 0, max_wait=0)
     queue.produce(10)

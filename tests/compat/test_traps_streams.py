@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071), request by request: what Apache Kafka 4.3.1 answers, we answer.
+"""Streams groups (KIP-1071), request by request: our responses equal Apache Kafka 4.3.1's.
 
 `streams_group_answers.txt` has the answers of both. With OTTLA_COMPAT_BROKER=apache the test runs
 on Apache Kafka; OTTLA_REWRITE=1 writes the file again, to be read as a diff.
@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.timeout(1000)]
 
 
 class StreamsGroupClient:
-    """Asks the coordinator, and writes down what it answers."""
+    """Sends requests to the coordinator, and records its responses."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -52,7 +52,7 @@ class StreamsGroupClient:
     def ask(self, request: Any, key: ApiKey, response: Any) -> Any:
         while True:
             node_id = self._admin.groups.coordinator("g")
-            answer = self._admin._session.lines.call(request, key, response, node_id=node_id)
+            answer = self._admin._session.connections.call(request, key, response, node_id=node_id)
             if getattr(answer, "error_code", 0) not in LOADING:
                 return answer
             time.sleep(0.1)
@@ -101,10 +101,10 @@ class StreamsGroupClient:
             ApiKey.STREAMS_GROUP_DESCRIBE,
             describing.StreamsGroupDescribeResponse,
         )
-        for group in sorted(answer.groups, key=lambda each: str(each.group_id)):
+        for group in sorted(answer.groups, key=lambda described: str(described.group_id)):
             line = f"{group.group_id} is {group.group_state or group.error_message}"
             line += f" epoch {group.group_epoch} target {group.assignment_epoch}"
-            for member in sorted(group.members, key=lambda each: str(each.member_id)):
+            for member in sorted(group.members, key=lambda described: str(described.member_id)):
                 has = shown_tasks(member.assignment.active_tasks)
                 line += f", {member.member_id} epoch {member.member_epoch} has {has}"
             self.lines.append(line)
@@ -121,11 +121,11 @@ def shown_beat(answer: beating.StreamsGroupHeartbeatResponse) -> str:
     line = f"epoch {answer.member_epoch}"
     if answer.active_tasks is not None:
         line += f" runs {shown_tasks(answer.active_tasks)}"
-    for status in sorted(answer.status or [], key=lambda each: int(each.status_code)):
+    for status in sorted(answer.status or [], key=lambda reported: int(reported.status_code)):
         line += f", status {status.status_code} {status.status_detail}"
-    for each in answer.partitions_by_user_endpoint or ():
-        places = sorted((topic.topic, topic.partitions) for topic in each.active_partitions)
-        line += f", {each.user_endpoint.host} has {places}"
+    for partition in answer.partitions_by_user_endpoint or ():
+        places = sorted((topic.topic, topic.partitions) for topic in partition.active_partitions)
+        line += f", {partition.user_endpoint.host} has {places}"
     return line
 
 
@@ -198,7 +198,7 @@ def two_members(client: StreamsGroupClient) -> None:
     client.beat("all begins again")
 
 
-def test_every_answer_is_kafkas(own_broker: Callable[..., Broker]) -> None:
+def test_every_answer_equals_kafkas(own_broker: Callable[..., Broker]) -> None:
     broker = own_broker(**SETTINGS)
     with Admin(broker.bootstrap) as admin:
         admin.topics.create("t", 2)

@@ -1,4 +1,4 @@
-"""The broker's configuration: layers, synonyms, listeners, and every way to be wrong."""
+"""The broker's configuration: layers, synonyms, listeners, and invalid values of every kind."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ottla.config import (
     ConfigType,
     ListenerSettings,
     ServerConfig,
-    Source,
-    Update,
+    UpdateMode,
+    ValueSource,
     advertise,
     definition_of,
     format_value,
@@ -61,7 +61,7 @@ def test_every_used_property_has_an_attribute_of_its_type() -> None:
         elif attribute not in RESOLVED:
             optional = " | None" if definition.default is None else ""
             assert declared[attribute] == PYTHON_TYPES[definition.type] + optional, name
-    used = {name.replace(".", "_") for name, each in BROKER_CONFIGS.items() if each.used}
+    used = {name.replace(".", "_") for name, config in BROKER_CONFIGS.items() if config.used}
     assert set(declared) <= used
 
 
@@ -76,7 +76,7 @@ def test_the_attributes_hold_what_they_declare() -> None:
             assert value is None or isinstance(value, str), name
 
 
-@pytest.mark.parametrize("definition", BROKER_CONFIGS.values(), ids=lambda each: each.name)
+@pytest.mark.parametrize("definition", BROKER_CONFIGS.values(), ids=lambda config: config.name)
 def test_every_default_is_legal_and_reads_back(definition: typing.Any) -> None:
     text = format_value(definition.default)
     if text is not None:
@@ -132,7 +132,7 @@ WRONG = [
     ({"listeners": "INSIDE://:9092"}, "listeners", "no security protocol"),
     ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "listeners", "different name"),
     ({"listeners": "PLAINTEXT://:1,SSL://:1"}, "listeners", "different port"),
-    ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners", "no address"),
+    ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners", "not an address"),
     ({"advertised.listeners": "SSL://h:9092"}, "advertised.listeners", "must be among"),
     ({"inter.broker.listener.name": "SSL"}, "inter.broker.listener.name", "must be one of"),
     ({"listener.security.protocol.map": "A:B"}, "listener.security.protocol.map", "not NAME:"),
@@ -169,7 +169,7 @@ WRONG = [
     (
         {"zookeeper.connect": "h:2181", "zookeeper.set.acl": "true"},
         "zookeeper.set.acl",
-        "would not know who we are",
+        "needs SASL or a TLS keystore",
     ),
     (
         {"zookeeper.ssl.truststore.type": "JKS"},
@@ -192,14 +192,14 @@ def test_a_wrong_value_is_refused_by_name(
     assert f"for configuration {name}:" in str(caught.value)
 
 
-def test_all_errors_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         ServerConfig({"num.partitions": "x", "listeners": "", "fetch.max.bytes": "1"})
     names = {problem[0] for problem in caught.value.problems}
     assert names == {"num.partitions", "listeners", "fetch.max.bytes"}
 
 
-def test_a_wrong_secret_is_not_shown() -> None:
+def test_an_invalid_secret_is_not_shown() -> None:
     config = ServerConfig({"ssl.key.password": "tell-nobody"})
     assert config.settings("ssl.key.password")[0].value is None
 
@@ -231,7 +231,9 @@ def test_unknown_names_are_collected_and_known_families_are_not() -> None:
         ({"log.retention.ms": "-5"}, -1),
     ],
 )
-def test_the_finest_unit_of_retention_counts(properties: dict[str, str], expected: int) -> None:
+def test_the_finest_unit_of_retention_takes_precedence(
+    properties: dict[str, str], expected: int
+) -> None:
     assert ServerConfig(properties).log_retention_ms == expected
 
 
@@ -246,7 +248,7 @@ def test_times_and_directories_fall_back_on_their_synonyms() -> None:
     assert both.log_dirs == ("/b", "/c")
 
 
-def test_broker_id_is_another_name_of_node_id() -> None:
+def test_broker_id_is_a_synonym_of_node_id() -> None:
     assert ServerConfig({"broker.id": "7"}).node_id == 7
     assert ServerConfig({"node.id": "7", "broker.id": "7"}).node_id == 7
     assert ServerConfig({"broker.id": "-1"}).node_id == 0
@@ -264,8 +266,8 @@ def test_listeners_know_names_addresses_and_free_ports() -> None:
     assert (inside.name, inside.host, inside.port) == ("INSIDE", "::1", 0)
     assert str(inside) == "INSIDE://[::1]:0"
     assert (outside.host, outside.port, outside.security_protocol) == ("", 9094, "PLAINTEXT")
-    told = advertise(config.advertised_listeners, {"INSIDE": 4711, "OUTSIDE": 9094})
-    assert [str(listener) for listener in told] == [
+    result = advertise(config.advertised_listeners, {"INSIDE": 4711, "OUTSIDE": 9094})
+    assert [str(listener) for listener in result] == [
         "INSIDE://localhost:4711",
         "OUTSIDE://example.org:443",
     ]
@@ -273,9 +275,9 @@ def test_listeners_know_names_addresses_and_free_ports() -> None:
 
 def test_an_empty_host_is_advertised_by_a_name() -> None:
     config = ServerConfig({"listeners": "PLAINTEXT://:0"})
-    (told,) = advertise(config.advertised_listeners, {"PLAINTEXT": 5})
-    assert told.host
-    assert told.port == 5
+    (result,) = advertise(config.advertised_listeners, {"PLAINTEXT": 5})
+    assert result.host
+    assert result.port == 5
 
 
 def test_a_kraft_file_starts_and_its_controller_is_ignored_with_one_note() -> None:
@@ -316,25 +318,27 @@ def test_dynamic_layers_win_and_every_layer_is_listed() -> None:
     assert config.message_max_bytes == 1
     assert changed.message_max_bytes == 3
     assert changed.log_retention_ms == 5000
-    settings = [(each.value, each.source) for each in changed.settings("message.max.bytes")]
+    settings = [
+        (setting.value, setting.source) for setting in changed.settings("message.max.bytes")
+    ]
     assert settings == [
-        ("3", Source.DYNAMIC_BROKER),
-        ("2", Source.DYNAMIC_DEFAULT_BROKER),
-        ("1", Source.STATIC_BROKER),
-        ("1048588", Source.DEFAULT),
+        ("3", ValueSource.DYNAMIC_BROKER),
+        ("2", ValueSource.DYNAMIC_DEFAULT_BROKER),
+        ("1", ValueSource.STATIC_BROKER),
+        ("1048588", ValueSource.DEFAULT),
     ]
-    retention = [(each.name, each.source) for each in changed.settings("log.retention.ms")]
+    retention = [(setting.name, setting.source) for setting in changed.settings("log.retention.ms")]
     assert retention == [
-        ("log.retention.ms", Source.DYNAMIC_DEFAULT_BROKER),
-        ("log.retention.hours", Source.STATIC_BROKER),
+        ("log.retention.ms", ValueSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.hours", ValueSource.STATIC_BROKER),
     ]
 
 
-def test_what_kafka_lets_change_at_run_time_may_change_here() -> None:
+def test_update_modes_are_those_of_kafka() -> None:
     for name in ("log.retention.ms", "message.max.bytes", "max.connections", "num.io.threads"):
-        assert BROKER_CONFIGS[name].update is Update.CLUSTER_WIDE
+        assert BROKER_CONFIGS[name].update is UpdateMode.CLUSTER_WIDE
     for name in ("log.retention.hours", "log.dirs", "num.partitions", "node.id"):
-        assert BROKER_CONFIGS[name].update is Update.READ_ONLY
+        assert BROKER_CONFIGS[name].update is UpdateMode.READ_ONLY
 
 
 def test_a_broker_of_a_cluster_replicates_the_topics_of_coordinators() -> None:
@@ -349,7 +353,7 @@ def test_a_broker_of_a_cluster_replicates_the_topics_of_coordinators() -> None:
     assert config.transaction_state_log_min_isr == 2
     assert config.share_coordinator_state_topic_min_isr == 2
     (default,) = config.settings("offsets.topic.replication.factor")
-    assert (default.value, default.source) == ("3", Source.DEFAULT)
+    assert (default.value, default.source) == ("3", ValueSource.DEFAULT)
     chosen = ServerConfig({**several, "offsets.topic.replication.factor": "2"})
     assert chosen.offsets_topic_replication_factor == 2
 
@@ -358,7 +362,7 @@ LISTENERS = "OUTSIDE://:9093,PLAINTEXT://:9092"
 PROTOCOLS = "OUTSIDE:SASL_SSL,PLAINTEXT:PLAINTEXT"
 
 
-def test_brokers_speak_over_plaintext_unless_told_otherwise_as_in_kafka() -> None:
+def test_inter_broker_listener_defaults_to_plaintext_as_in_kafka() -> None:
     properties = {"listeners": LISTENERS, "listener.security.protocol.map": PROTOCOLS}
     assert ServerConfig(properties).inter_broker_listener_name == "PLAINTEXT"
     properties |= {
@@ -369,7 +373,7 @@ def test_brokers_speak_over_plaintext_unless_told_otherwise_as_in_kafka() -> Non
     assert ServerConfig(properties).inter_broker_listener_name == "OUTSIDE"
 
 
-def test_a_listeners_own_property_wins_in_whichever_layer_it_is() -> None:
+def test_a_listeners_own_property_wins_in_every_layer() -> None:
     static = {"listeners": LISTENERS, "listener.security.protocol.map": PROTOCOLS}
     own = "listener.name.outside.ssl.client.auth"
     config = ServerConfig({**static, own: "required"}, dynamic_broker={"ssl.client.auth": "none"})

@@ -1,4 +1,4 @@
-"""A name that is not known: the error says which one was meant."""
+"""An unknown name: the error suggests the nearest known one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ottla.spelling import did_you_mean
         ("nothing.like.it", ""),
     ],
 )
-def test_the_nearest_name_is_offered_if_it_is_near(name: str, hint: str) -> None:
+def test_the_nearest_name_is_suggested_if_close_enough(name: str, hint: str) -> None:
     assert did_you_mean(name, ["acks", "linger.ms"]) == hint
 
 
@@ -43,16 +43,16 @@ def test_a_property_of_a_broker(
     monkeypatch.setattr(process, "_raise_file_limit", lambda: None)
     monkeypatch.setattr(process, "run_loop", lambda serving: serving.close() or 0)
     with caplog.at_level(logging.WARNING):
-        process.run(ServerConfig({"log.dir.s": "/tmp/x", "num.partition": "3"}))
-    told = "unknown property num.partition is ignored; did you mean num.partitions?"
-    assert told in caplog.messages
+        process.run_process(ServerConfig({"log.dir.s": "/tmp/x", "num.partition": "3"}))
+    result = "Ignoring unknown property num.partition; did you mean num.partitions?"
+    assert result in caplog.messages
 
 
 def test_a_setting_of_a_client(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "ottla.client"):
         client_with(confluent_kafka.Producer, {"compresion.type": "zstd"})
-    told = "the setting compresion.type is not known and not used; did you mean compression.type?"
-    assert caplog.messages == [told]
+    result = "Ignoring unknown setting compresion.type; did you mean compression.type?"
+    assert caplog.messages == [result]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One registry for all tests of converters: each test has topics of its own."""
+"""One registry for all tests of converters; each test uses its own topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AvroConverter: Connect's schemas and values in Avro, and what other clients make of them."""
+"""AvroConverter: schemas and values as Avro, and as other clients read them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from ottla.connect.errors import (
     DataException,
     RetriableException,
 )
-from ottla.connect.tolerance import Chain, ConsumedRow, ProducedRow
+from ottla.connect.transformation_chain import ConsumedRow, ProducedRow, TransformationChain
 from ottla.schemas.framing import with_guid, with_id
 
 AVRO = "io.confluent.connect.avro.AvroConverter"
@@ -141,7 +141,7 @@ def text_of(schemas: SchemaRegistry, subject: str) -> Any:
     return json.loads(schemas.version(subject).text)
 
 
-def test_every_type_of_connect_comes_back_as_it_was(make: Make) -> None:
+def test_every_connect_type_survives_a_round_trip(make: Make) -> None:
     written = make().from_connect("whole", WHOLE, VALUE)
     schema, value = make().to_connect("whole", written)
     assert schema == WHOLE
@@ -210,7 +210,7 @@ def test_schemas_are_confluents_property_by_property(make: Make, schemas: Schema
         (None, "plain"),
     ],
 )
-def test_values_that_are_no_structs_are_written_too(make: Make, schema: Any, value: Any) -> None:
+def test_values_other_than_structs_are_written(make: Make, schema: Any, value: Any) -> None:
     topic = f"single-{abs(hash(repr((schema, value))))}"
     written = make().from_connect(topic, schema, value)
     read, found = make().to_connect(topic, written)
@@ -295,7 +295,7 @@ def test_unions_keep_their_branch(
         assert len(set_fields) == 1
         assert set_fields[0].startswith("connect_union_field_")
     assert found["colour"] == "BLUE"
-    # And the same bytes go back, under a subject of their own.
+    # The same bytes are written again, under their own subject.
     again = converter.from_connect(f"{topic}-again", schema, found)
     assert again is not None
     assert again[5:] == data[5:]
@@ -344,7 +344,7 @@ def test_fixed_decimals_are_padded(make: Make) -> None:
         make().from_connect("fixed", schema, Decimal(f"{10**30}.00"))
 
 
-def test_a_decimal_alone_is_the_serdes_too(make: Make, registry_url: str) -> None:
+def test_a_top_level_decimal_is_readable_by_the_serde(make: Make, registry_url: str) -> None:
     written = make().from_connect("price", decimal_schema(2), Decimal("12.34"))
     assert written is not None
     assert written[5:] == b"\x04\xd2"
@@ -355,9 +355,7 @@ def test_a_decimal_alone_is_the_serdes_too(make: Make, registry_url: str) -> Non
     assert make().to_connect("other-price", data)[1] == Decimal("-0.01")
 
 
-def test_a_schema_with_rules_is_not_written_or_read_past_them(
-    make: Make, schemas: SchemaRegistry
-) -> None:
+def test_schema_rules_are_not_bypassed(make: Make, schemas: SchemaRegistry) -> None:
     written = make().from_connect("ruled", STRING_SCHEMA, "x")
     rules = [{"name": "r", "kind": "CONDITION", "type": "CEL", "mode": "WRITEREAD", "expr": "true"}]
     body = {"schema": '"string"', "ruleSet": {"domainRules": rules}}
@@ -441,7 +439,7 @@ def test_the_latest_version_is_written_with(make: Make, schemas: SchemaRegistry)
         make(**settings).from_connect("wide", other, Struct(other, {"a": "x"}))
 
 
-def test_without_registration_a_schema_must_be_there(make: Make) -> None:
+def test_without_auto_registration_a_schema_must_exist(make: Make) -> None:
     converter = make(auto_register_schemas="false")
     with pytest.raises(DataException, match="Failed to serialize data for topic strict from Avro"):
         converter.from_connect("strict", INT32_SCHEMA, 1)
@@ -491,21 +489,23 @@ def test_records_that_cannot_be_read_say_where_they_are(
         "errors.deadletterqueue.topic.name": "dead",
         "errors.deadletterqueue.context.headers.enable": "true",
     }
-    chain = Chain(config, connector="c", on_dead_letter=letters.append)
+    chain = TransformationChain(config, connector="c", on_dead_letter=letters.append)
     registered = schemas.register("bad-value", "AVRO", '"string"')
     unknown = ConsumedRow("bad", 3, 41, 0, 0, None, b"\x00\x00\x0f\xff\xff\x02a", ())
     cut_off = unknown._replace(value=b"\x00" + registered.id.to_bytes(4, "big") + b"\x7fa")
     unframed = unknown._replace(value=b'{"a": 1}')
     assert [chain.sink(row) for row in (unknown, cut_off, unframed)] == [None, None, None]
     prefix = "__connect.errors."
-    told = [dict(letter.headers) for letter in letters]
-    assert [headers[f"{prefix}offset"] for headers in told] == [b"41"] * 3
-    messages = [(headers[f"{prefix}exception.message"] or b"").decode() for headers in told]
+    letter_headers = [dict(letter.headers) for letter in letters]
+    assert [headers[f"{prefix}offset"] for headers in letter_headers] == [b"41"] * 3
+    messages = [
+        (headers[f"{prefix}exception.message"] or b"").decode() for headers in letter_headers
+    ]
     assert "schema id 1048575: " in messages[0]
     assert f"schema id {registered.id}: " in messages[1]
     assert "the first is 0x7b" in messages[2]
     assert all("data for topic bad to Avro" in message for message in messages)
-    strict = Chain({**config, "errors.tolerance": "none"}, connector="c")
+    strict = TransformationChain({**config, "errors.tolerance": "none"}, connector="c")
     with pytest.raises(ConnectException, match="Tolerance exceeded") as raised:
         strict.sink(cut_off)
     chain.close()
@@ -517,7 +517,7 @@ def test_records_that_cannot_be_read_say_where_they_are(
 
 def test_a_schema_may_be_named_by_a_header(registry_url: str, schemas: SchemaRegistry) -> None:
     registered = schemas.register("headed-value", "AVRO", '"string"')
-    chain = Chain(
+    chain = TransformationChain(
         {
             "key.converter": "StringConverter",
             "value.converter": AVRO,
@@ -533,32 +533,32 @@ def test_a_schema_may_be_named_by_a_header(registry_url: str, schemas: SchemaReg
     chain.close()
 
 
-def test_a_registry_that_does_not_answer_is_tried_again() -> None:
+def test_an_unavailable_registry_is_retriable() -> None:
     converter = AvroConverter()
     converter.configure({"schema.registry.url": "http://127.0.0.1:1", "converter.type": "value"})
     with pytest.raises(RetriableException, match="No schema registry answers"):
         converter.from_connect("t", INT32_SCHEMA, 1)
 
 
-def test_a_recursive_schema_is_refused_with_its_name(
-    make: Make, confluent: SchemaRegistryClient
-) -> None:
+def test_a_recursive_schema_is_rejected(make: Make, confluent: SchemaRegistryClient) -> None:
     node = {
         "type": "record",
         "name": "tree.Node",
         "fields": [{"name": "next", "type": ["null", "tree.Node"]}],
     }
     data = AvroSerializer(confluent, json.dumps(node))({"next": None}, context("tree"))
-    with pytest.raises(DataException, match=r"schema id \d+: The record tree.Node has itself"):
+    with pytest.raises(DataException, match=r"schema id \d+: The record tree.Node contains itself"):
         make().to_connect("tree", data)
 
 
-def test_the_page_is_right(registry_url: str) -> None:
-    """docs/connect.md: its config works as it is printed, and its tables have every setting."""
+def test_the_documented_example_works_and_every_setting_is_listed(registry_url: str) -> None:
+    """docs/connect.md: its config works as printed, and its tables list every setting."""
     page = (Path(__file__).parents[2] / "docs" / "connect.md").read_text(encoding="utf-8")
     section = page.partition("## Converters")[2].partition("\n## ")[0]
     (example,) = re.findall(r"^```json\n(.*?)^```$", section, re.M | re.S)
-    chain = Chain(json.loads(example.replace("http://localhost:8081", registry_url)), connector="c")
+    chain = TransformationChain(
+        json.loads(example.replace("http://localhost:8081", registry_url)), connector="c"
+    )
     record = SourceRecord({}, {}, "paged", value_schema=INNER, value=INNER_VALUE)
     row = chain.source(record)
     assert row is not None

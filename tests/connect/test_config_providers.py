@@ -1,4 +1,4 @@
-"""Secrets that settings refer to: found when they are needed, never shown (KIP-297, KIP-421)."""
+"""Config providers: references are resolved when needed, values never shown (KIP-297, KIP-421)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from ottla.connect import providers
+from ottla.connect import config_providers
 from ottla.connect.api import SinkConnector, SinkTask
+from ottla.connect.config_providers import PACKAGE, ConfigProviders
 from ottla.connect.errors import ConfigException, ConnectException
-from ottla.connect.herder.refusals import Refusal
-from ottla.connect.mirror_flows import flows_of
-from ottla.connect.plugin_answers import PluginAnswers
-from ottla.connect.providers import PACKAGE, Providers
-from ottla.connect.run import cutting
-from ottla.connect.run.worker import Worker
+from ottla.connect.herder.rest_exceptions import ConnectRestException
+from ottla.connect.mirror_flows import mirror_flows
+from ottla.connect.plugin_catalog import PluginCatalog
+from ottla.connect.run import connector_instance
+from ottla.connect.run.worker_context import WorkerContext
 
 
 def named(kind: str, **params: str) -> dict[str, str]:
@@ -31,7 +31,7 @@ def named(kind: str, **params: str) -> dict[str, str]:
 
 
 def resolved(kind: str, text: str, **params: str) -> str:
-    return Providers(named(kind, **params)).resolved({"a": text})["a"]
+    return ConfigProviders(named(kind, **params)).resolved({"a": text})["a"]
 
 
 def test_keys_of_a_properties_file(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
         text = f"${{dir:{tmp_path}/inner:{key}}}"
         assert resolved("dir", text) == text
     text = f"${{dir:{tmp_path}/outside:x}}"
-    assert resolved("dir", text) == text  # not a folder: told in the log
+    assert resolved("dir", text) == text  # not a folder: logged
 
 
 @pytest.mark.parametrize("kind", ["file", "dir"])
@@ -71,12 +71,12 @@ def test_only_allowed_paths_are_read(kind: str, tmp_path: Path) -> None:
         text = f"${{{kind}:{sly}:{key}}}"
         assert resolved(kind, text, **allowed) == text
     with pytest.raises(ConfigException, match="Path relative is not absolute"):
-        Providers(named(kind, **{"allowed.paths": "relative"}))
+        ConfigProviders(named(kind, **{"allowed.paths": "relative"}))
     with pytest.raises(ConfigException, match=r"Path /no/where does not exist"):
-        Providers(named(kind, **{"allowed.paths": "/no/where"}))
+        ConfigProviders(named(kind, **{"allowed.paths": "/no/where"}))
 
 
-def test_variables_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "abc")
     monkeypatch.setenv("OTHER_TOKEN", "def")
     assert resolved("env", "Bearer ${env:SHOP_TOKEN}") == "Bearer abc"
@@ -87,11 +87,11 @@ def test_variables_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigException, match="Path is not used for EnvVarConfigProvider"):
         resolved("env", "${env:/a:SHOP_TOKEN}")
     with pytest.raises(ConfigException, match=r"allowlist\.pattern"):
-        Providers(named("env", **{"allowlist.pattern": "("}))
+        ConfigProviders(named("env", **{"allowlist.pattern": "("}))
 
 
-class Shouting:
-    """A provider of somebody else's."""
+class ShoutingProvider:
+    """A custom provider."""
 
     def configure(self, params: Mapping[str, str]) -> None:
         self._end = params["end"]
@@ -100,21 +100,21 @@ class Shouting:
         return {key: key.upper() + self._end for key in keys}
 
 
-def test_a_workers_own_properties_are_resolved_by_what_they_name() -> None:
+def test_a_workers_own_properties_are_resolved() -> None:
     given = {
         "config.providers": "loud, absent",
-        "config.providers.loud.class": f"{__name__}:Shouting",
+        "config.providers.loud.class": f"{__name__}:ShoutingProvider",
         "config.providers.loud.param.end": "!",
         "bootstrap.servers": "${loud:host}:9092",
         "group.id": "${absent:x}",
     }
-    found = providers.own(given)
+    found = config_providers.resolve_worker_config(given)
     assert found["bootstrap.servers"] == "HOST!:9092"
     assert found["group.id"] == "${absent:x}"
     wrong = {**given, "config.providers.loud.class": "nobody.Knows"}
     with pytest.raises(ConfigException, match=r"Class nobody\.Knows could not be found"):
-        providers.own(wrong)
-    assert providers.own({"a": "${file:/b:c}"}) == {"a": "${file:/b:c}"}
+        config_providers.resolve_worker_config(wrong)
+    assert config_providers.resolve_worker_config({"a": "${file:/b:c}"}) == {"a": "${file:/b:c}"}
 
 
 class NoTask(SinkTask):
@@ -122,7 +122,7 @@ class NoTask(SinkTask):
 
 
 class Talkative(SinkConnector):
-    """Tells in its errors what it was given."""
+    """A connector whose error contains the password."""
 
     task_class = NoTask
 
@@ -135,33 +135,39 @@ class Talkative(SinkConnector):
         return [{**self._props, "share": "0", "seen": self._props["password"][:1]}]
 
 
-def test_a_connector_is_given_the_secret_and_nobody_is_shown_it(
+def test_only_the_connector_sees_the_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "s3cret")
-    worker = Worker(named("env"))
+    worker = WorkerContext(named("env"))
     config = {
         "name": "talkative",
         "connector.class": f"{__name__}:Talkative",
         "topics": "t",
         "password": "${env:SHOP_TOKEN}",
     }
-    cut = cutting.Cut("talkative", config, worker, on_request=lambda: None)
-    assert cut.start() is None
-    (task,) = cut.task_configs
+    connector = connector_instance.ConnectorInstance(
+        "talkative", config, worker, on_request=lambda: None
+    )
+    assert connector.start() is None
+    (task,) = connector.task_configs
     assert task["password"] == "${env:SHOP_TOKEN}"
     assert task["seen"] == "s", "it was resolved when the connector was started"
     assert worker.resolved(task)["password"] == "s3cret"
     monkeypatch.setenv("SHOP_TOKEN", "another")
     assert worker.resolved(task)["password"] == "another", "and is again with each start"
-    cut.stop()
+    connector.stop()
 
-    refusing = cutting.Cut("talkative", {**config, "refuse": "1"}, worker, on_request=lambda: None)
+    refusing = connector_instance.ConnectorInstance(
+        "talkative", {**config, "refuse": "1"}, worker, on_request=lambda: None
+    )
     trace = refusing.start()
     assert trace is not None
     assert "the password ${env:SHOP_TOKEN} is bad" in trace
     missing = {**config, "password": "${env:/path:X}"}
-    failed = cutting.Cut("talkative", missing, worker, on_request=lambda: None).start()
+    failed = connector_instance.ConnectorInstance(
+        "talkative", missing, worker, on_request=lambda: None
+    ).start()
     assert failed is not None
     assert "Path is not used" in failed
 
@@ -171,7 +177,7 @@ def test_validation_checks_the_value_and_shows_the_reference(
 ) -> None:
     monkeypatch.setenv("TASKS", "many")
     monkeypatch.setenv("FILE", "/tmp/secret-place")
-    answers = PluginAnswers(named("env"))
+    answers = PluginCatalog(named("env"))
     config = {
         "name": "s",
         "connector.class": "FileStreamSink",
@@ -180,17 +186,17 @@ def test_validation_checks_the_value_and_shows_the_reference(
         "tasks.max": "${env:TASKS}",
     }
     found = answers.validate(config)
-    values = {each["value"]["name"]: each["value"] for each in found["configs"]}
+    values = {info["value"]["name"]: info["value"] for info in found["configs"]}
     assert values["file"]["value"] == "${env:FILE}"
-    told = "Invalid value ${env:TASKS} for configuration tasks.max: Not a number of type INT"
-    assert told in values["tasks.max"]["errors"]
+    message = "Invalid value ${env:TASKS} for configuration tasks.max: Not a number of type INT"
+    assert message in values["tasks.max"]["errors"]
     assert "secret-place" not in json.dumps(found)
-    with pytest.raises(Refusal, match="Path is not used"):
+    with pytest.raises(ConnectRestException, match="Path is not used"):
         answers.validate({**config, "file": "${env:/x:FILE}"})
 
 
 def test_a_mirrors_workers_have_the_providers_and_its_connectors_the_references() -> None:
-    (flow,) = flows_of(
+    (flow,) = mirror_flows(
         {
             **named("env"),
             "clusters": "a, b",

@@ -1,4 +1,4 @@
-"""ConfigDef: parsing, checks, and REST's form of both."""
+"""ConfigDef: parsing, validation, and REST's form of both."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_values_are_typed_and_defaults_fill_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, 'Missing required configuration "file" which has no default value.'),
         ({"size": "0"}, "Invalid value 0 for configuration size: Value must be at least 1"),
@@ -60,10 +60,10 @@ def test_values_are_typed_and_defaults_fill_in() -> None:
         ({"names": 3}, "Expected a comma separated list."),
     ],
 )
-def test_errors_are_kafka_s(given: dict[str, Any], told: str) -> None:
+def test_error_messages_equal_kafkas(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigException) as caught:
-        settings().parse(given if told.startswith("Missing") else {"file": "a", **given})
-    assert told in str(caught.value)
+        settings().parse(given if message.startswith("Missing") else {"file": "a", **given})
+    assert message in str(caught.value)
 
 
 def test_validate_finds_every_error_and_answers_in_kafka_s_form() -> None:
@@ -72,7 +72,7 @@ def test_validate_finds_every_error_and_answers_in_kafka_s_form() -> None:
     assert infos["name"] == "My"
     assert infos["error_count"] == 3
     assert infos["groups"] == ["Main"]
-    by_name = {each["value"]["name"]: each for each in infos["configs"]}
+    by_name = {info["value"]["name"]: info for info in infos["configs"]}
     assert by_name["file"]["definition"] == {
         "name": "file",
         "type": "STRING",
@@ -106,7 +106,7 @@ def test_a_setting_is_defined_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "bad", "told"),
+    ("check", "bad", "message"),
     [
         (validators.one_of("a", "b"), "c", "String must be one of: a, b"),
         (validators.one_of_any_case("a"), "c", "String must be one of (case insensitive): A"),
@@ -122,7 +122,7 @@ def test_a_setting_is_defined_once() -> None:
         (validators.every(validators.non_null, validators.at_least(2)), 1, "at least 2"),
     ],
 )
-def test_each_check_says_what_is_wrong(check: Any, bad: Any, told: str) -> None:
+def test_each_check_names_the_error(check: Any, bad: Any, message: str) -> None:
     with pytest.raises(ConfigException) as caught:
         check("x", bad)
-    assert told in str(caught.value)
+    assert message in str(caught.value)

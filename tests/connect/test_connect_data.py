@@ -49,7 +49,7 @@ def test_a_struct_is_read_like_a_dict_and_gives_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("nothing", 1, "nothing is not a valid field name"),
         ("name", None, 'null used for required field: "name", schema type: STRING'),
@@ -58,8 +58,8 @@ def test_a_struct_is_read_like_a_dict_and_gives_defaults() -> None:
         ("age", True, "with type INT8: bool"),
     ],
 )
-def test_a_struct_refuses_what_does_not_fit(name: str, value: object, told: str) -> None:
-    with pytest.raises(DataException, match=told):
+def test_a_struct_refuses_what_does_not_fit(name: str, value: object, message: str) -> None:
+    with pytest.raises(DataException, match=message):
         Struct(PERSON).put(name, value)
 
 
@@ -76,8 +76,10 @@ def test_schemas_are_equal_by_all_their_parts_and_may_be_pickled() -> None:
     assert PERSON.replace(version=3) != PERSON
     assert PERSON.as_optional().optional
     assert PERSON.replace(default=Struct(PERSON, {"name": "x"})) != PERSON
-    told = struct_schema({"people": array_schema(PERSON)})
-    assert pickle.loads(pickle.dumps(Struct(told, {"people": []}))) == Struct(told, {"people": []})
+    message = struct_schema({"people": array_schema(PERSON)})
+    assert pickle.loads(pickle.dumps(Struct(message, {"people": []}))) == Struct(
+        message, {"people": []}
+    )
 
 
 def test_values_inside_arrays_and_maps_are_checked() -> None:
@@ -89,7 +91,7 @@ def test_values_inside_arrays_and_maps_are_checked() -> None:
         map_schema(STRING_SCHEMA, INT32_SCHEMA).validate({"1": None})
 
 
-def test_logical_types_take_python_s_own() -> None:
+def test_logical_types_accept_pythons_types() -> None:
     decimal_schema(2).validate(Decimal("1.23"))
     date_schema().validate(datetime.date(2026, 1, 1))
     timestamp_schema().validate(datetime.datetime.now(datetime.UTC))
@@ -104,7 +106,7 @@ def test_a_default_that_does_not_fit_is_refused() -> None:
         Schema(Type.INT8, default="x")
 
 
-def test_parts_of_another_type_are_refused() -> None:
+def test_elements_of_another_type_are_refused() -> None:
     with pytest.raises(DataException, match="Cannot list fields on non-struct type"):
         _ = STRING_SCHEMA.fields
     with pytest.raises(DataException, match="Cannot look up key schema on non-map type"):
@@ -113,7 +115,7 @@ def test_parts_of_another_type_are_refused() -> None:
         _ = STRING_SCHEMA.value_schema
 
 
-def test_a_changed_record_keeps_where_it_came_from() -> None:
+def test_a_changed_record_keeps_its_origin() -> None:
     source = SourceRecord({"file": "a"}, {"line": 1}, "t", value="x", headers=(Header("h", 1),))
     changed = source.replace(topic="u", value="y")
     assert (changed.topic, changed.value, changed.source_offset) == ("u", "y", {"line": 1})

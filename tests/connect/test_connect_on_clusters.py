@@ -1,4 +1,4 @@
-"""Connectors whose tasks are not in the worker's own Spark: on a cluster, by a Connect server."""
+"""Connectors on a Spark cluster, and through a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 WORKER = """
 import json, sys
 from ottla.spark import session
-from ottla.connect.run import runner
-from ottla.connect.run.worker import Worker
+from ottla.connect.run import connector_runner
+from ottla.connect.run.worker_context import WorkerContext
 given = json.loads(sys.argv[1])
 settings = {"spark.executor.memory": "512m"}
 if given["master"]:
     settings |= {"spark.driver.host": "127.0.0.1", "spark.cores.max": "2"}
 spark = session.start(master=given["master"], remote=given["remote"] or None, settings=settings)
 def told(status):
-    for each in status.tasks:
-        print(status.name, each.state, (each.trace or "").replace(chr(10), " "), flush=True)
+    for task in status.tasks:
+        print(status.name, task.state, (task.trace or "").replace(chr(10), " "), flush=True)
 running = [
-    runner.start(name, config, spark=lambda: spark, worker=Worker(given["worker"]), on_state=told)
+    connector_runner.start_connector(name, config, spark=lambda: spark,
+    worker=WorkerContext(given["worker"]), on_state=told)
     for name, config in given["connectors"].items()
 ]
 sys.stdin.read()
-for each in running:
-    each.stop()
+for runner in running:
+    runner.stop()
 """
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 
@@ -53,7 +54,7 @@ def broker() -> Iterator[LocalCluster]:
 
 def run(broker: LocalCluster, folder: Path, *, master: str = "", remote: str = "") -> None:
     there, out = folder / "in.txt", folder / "out.txt"
-    there.write_text("".join(f"line {each}\n" for each in range(50)))
+    there.write_text("".join(f"line {number}\n" for number in range(50)))
     connectors = {
         "source": {"connector.class": "FileStreamSource", "file": str(there), "topic": "lines"},
         "sink": {"connector.class": "FileStreamSink", "file": str(out), "topics": "lines"},
@@ -84,10 +85,10 @@ def run(broker: LocalCluster, folder: Path, *, master: str = "", remote: str = "
         )
     try:
         until(lambda: lines(out) == numbered(50), process, log)
-        told = "which a task on another machine"
-        until(lambda: told in log.read_text(errors="replace"), process, log)
+        message = "which a task on another machine"
+        until(lambda: message in log.read_text(errors="replace"), process, log)
         with there.open("a") as file:
-            file.write("".join(f"line {each}\n" for each in range(50, 100)))
+            file.write("".join(f"line {number}\n" for number in range(50, 100)))
         until(lambda: lines(out) == numbered(100), process, log)
         assert process.stdin is not None
         process.stdin.close()
@@ -97,11 +98,11 @@ def run(broker: LocalCluster, folder: Path, *, master: str = "", remote: str = "
         process.wait()
     with broker.consumer("lines", group="reader", value=str) as consumer:
         found = consumer.take(100, PATIENCE_S) + consumer.take(1, 0.5)
-    assert [each.value for each in found] == numbered(100)
+    assert [item.value for item in found] == numbered(100)
 
 
 def numbered(count: int) -> list[str]:
-    return [f"line {each}" for each in range(count)]
+    return [f"line {number}" for number in range(count)]
 
 
 def lines(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Workers as a person runs them: connectors on Spark, a worker that is killed, offsets altered."""
+"""Workers as users run them: connectors on Spark, a killed worker, altered offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "rest"))
 from workers import Answer, ask, until
 
-from ottla.connect.files import wanted_of
+from ottla.connect.connector_files import read_connector_file
 from ottla.connect.run.connect_worker import ConnectWorker
 from ottla.testing import LocalCluster
 
@@ -47,11 +47,11 @@ def lines(path: Path) -> list[str]:
 
 def write(path: Path, first: int, last: int) -> None:
     with path.open("a") as file:
-        file.writelines(f"line {each}\n" for each in range(first, last))
+        file.writelines(f"line {number}\n" for number in range(first, last))
 
 
 def patiently(url: str, method: str, path: str, body: Any = None) -> Answer:
-    """As every client of Connect must be: a rebalance passes."""
+    """Retries during rebalances, as every client of Connect must."""
     answers: list[Answer] = []
 
     def done() -> bool:
@@ -68,7 +68,7 @@ def stands(url: str, name: str) -> tuple[str, str, list[str]]:
     if status != 200:
         return "", "", []
     about = body["connector"]
-    return about["worker_id"], about["state"], [each["state"] for each in body["tasks"]]
+    return about["worker_id"], about["state"], [task["state"] for task in body["tasks"]]
 
 
 def process(cluster: LocalCluster, folder: Path) -> subprocess.Popen[bytes]:
@@ -80,7 +80,7 @@ def process(cluster: LocalCluster, folder: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=log, stderr=log)
 
 
-def test_a_killed_workers_connectors_go_on_elsewhere(
+def test_a_killed_workers_connectors_resume_on_another_worker(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     here = {"bootstrap.servers": cluster.bootstrap_servers, **COMMON}
@@ -97,14 +97,14 @@ def test_a_killed_workers_connectors_go_on_elsewhere(
             assert patiently(rest, "PUT", "/connectors/sink/config", sink).status == 201
             names = ("source", "sink")
             running = ("RUNNING", ["RUNNING"])
-            until(lambda: all(stands(rest, each)[1:] == running for each in names))
-            until(lambda: len({stands(rest, each)[0] for each in names}) == 2)
-            until(lambda: set(lines(out)) == {f"line {each}" for each in range(50)})
+            until(lambda: all(stands(rest, name)[1:] == running for name in names))
+            until(lambda: len({stands(rest, name)[0] for name in names}) == 2)
+            until(lambda: set(lines(out)) == {f"line {number}" for number in range(50)})
             killed.send_signal(signal.SIGKILL)
             killed.wait()
             write(there, 50, 100)
-            until(lambda: all(stands(rest, each) == (mine, *running) for each in names))
-            until(lambda: set(lines(out)) == {f"line {each}" for each in range(100)})
+            until(lambda: all(stands(rest, name) == (mine, *running) for name in names))
+            until(lambda: set(lines(out)) == {f"line {number}" for number in range(100)})
 
             found = ask(rest, "GET", "/connectors/source/offsets").body["offsets"]
             position = {"position": there.stat().st_size}
@@ -121,11 +121,11 @@ def test_a_killed_workers_connectors_go_on_elsewhere(
             assert ask(rest, "GET", "/connectors/sink/offsets").body == {"offsets": [entry]}
             out.unlink()
             assert ask(rest, "PUT", "/connectors/sink/resume").status == 202
-            until(lambda: lines(out) == [f"line {each}" for each in range(100)])
-            used = {"sink": {"topics": ["lines"]}}  # told of behind the records themselves
+            until(lambda: lines(out) == [f"line {number}" for number in range(100)])
+            used = {"sink": {"topics": ["lines"]}}  # sent after the records themselves
             until(lambda: ask(rest, "GET", "/connectors/sink/topics").body == used)
-            for each in names:
-                assert patiently(rest, "DELETE", f"/connectors/{each}").status == 204
+            for name in names:
+                assert patiently(rest, "DELETE", f"/connectors/{name}").status == 204
             until(lambda: not worker.herder.owned())
     finally:
         if killed.poll() is None:
@@ -133,7 +133,7 @@ def test_a_killed_workers_connectors_go_on_elsewhere(
             killed.wait()
 
 
-def test_a_standalone_worker_goes_on_where_it_was(
+def test_a_standalone_worker_resumes_from_its_offsets(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     offsets = {"offset.storage.file.filename": str(tmp_path / "offsets")}
@@ -144,11 +144,11 @@ def test_a_standalone_worker_goes_on_where_it_was(
     sink = {"connector.class": "FileStreamSink", "file": str(out), "topics": "alone"}
     for first in (0, 10):
         write(there, first, first + 10)
-        wanted = wanted_of(file)
+        wanted = read_connector_file(file)
         with ConnectWorker(given, alone=True, spark=lambda: spark) as worker:
-            worker.changes.put_config(wanted.name, wanted.config)
-            worker.changes.put_config("copy", {**sink, "name": "copy"})
-            expected = [f"line {each}" for each in range(first + 10)]
+            worker.requests.put_config(wanted.name, wanted.config)
+            worker.requests.put_config("copy", {**sink, "name": "copy"})
+            expected = [f"line {number}" for number in range(first + 10)]
             until(lambda expected=expected: lines(out) == expected)  # type: ignore[misc]
 
 

@@ -1,4 +1,4 @@
-"""Connectors in files: properties and JSON of two kinds."""
+"""Connector files: properties, and JSON in two forms."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.connect.connector_files import read_connector_file
 from ottla.connect.errors import ConfigException
-from ottla.connect.files import wanted_of
-from ottla.connect.run.states import Target
-from ottla.connect.settings import Settings
+from ottla.connect.run.connector_status import TargetState
+from ottla.connect.worker_config import WorkerConfig
 
 CONFIG = {"name": "lines", "connector.class": "FileStreamSource", "tasks.max": "2"}
 
@@ -27,40 +27,42 @@ CONFIG = {"name": "lines", "connector.class": "FileStreamSource", "tasks.max": "
             "c.txt",
             '{"name": "lines", "initial_state": "paused",'
             ' "config": {"connector.class": "FileStreamSource", "tasks.max": "2"}}',
-            Target.PAUSED,
+            TargetState.PAUSED,
         ),
     ],
 )
-def test_every_way_to_write_it(tmp_path: Path, file: str, text: str, target: Target | None) -> None:
+def test_every_form_of_a_connector_file(
+    tmp_path: Path, file: str, text: str, target: TargetState | None
+) -> None:
     path = tmp_path / file
     path.write_text(text)
-    found = wanted_of(path)
+    found = read_connector_file(path)
     assert (found.name, found.config, found.target) == ("lines", CONFIG, target)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("tasks.max=1", "a connector has a `name`"),
         ('{"name": "a", "config": {}, "initial_state": "flying"}', "initial_state flying"),
     ],
 )
-def test_what_is_wrong_with_a_file(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_files_are_rejected(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "bad"
     path.write_text(text)
     with pytest.raises(ConfigException, match=words):
-        wanted_of(path)
+        read_connector_file(path)
     with pytest.raises(ConfigException, match="Can't read"):
-        wanted_of(tmp_path / "none")
+        read_connector_file(tmp_path / "none")
 
 
 def test_a_workers_settings() -> None:
-    plain = Settings({})
+    plain = WorkerConfig({})
     assert plain.listener == ("127.0.0.1", 8083)
     assert plain.advertised("127.0.0.1", 8083) == "127.0.0.1:8083"
     assert plain.replication_factor("config") is None
-    named = Settings(
+    named = WorkerConfig(
         {
             "listeners": "http://[::1]:0,https://x:1",
             "rest.advertised.host.name": "me",
@@ -76,9 +78,9 @@ def test_a_workers_settings() -> None:
     assert named.topic_configs("status") == {"min.insync.replicas": "2"}
     assert (plain.admin, named.admin) == (True, False)
     with pytest.raises(ConfigException, match="http or https"):
-        _ = Settings({"listeners": "gopher://:8083"}).scheme
-    Settings({"exactly.once.source.support": "Preparing"}).check()
+        _ = WorkerConfig({"listeners": "gopher://:8083"}).scheme
+    WorkerConfig({"exactly.once.source.support": "Preparing"}).check()
     with pytest.raises(ConfigException, match="PREPARING, DISABLED, ENABLED"):
-        Settings({"exactly.once.source.support": "yes"}).check()
+        WorkerConfig({"exactly.once.source.support": "yes"}).check()
     with pytest.raises(ConfigException, match="Not a number"):
-        Settings({"session.timeout.ms": "soon"}).number("session.timeout.ms")
+        WorkerConfig({"session.timeout.ms": "soon"}).number("session.timeout.ms")

@@ -1,4 +1,4 @@
-"""Converters, one at a time. tests/compat/test_connect_values.py has Kafka's own beside them."""
+"""Each converter by itself. tests/compat/test_connect_values.py compares them with Kafka's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ottla.connect.data import (
     timestamp_schema,
 )
 from ottla.connect.errors import ConfigException, DataException
-from ottla.connect.plugins import Kind, Plugins
+from ottla.connect.plugins import Plugins, PluginType
 from ottla.connect.struct import Struct as StructClass
 
 UTC = datetime.UTC
@@ -122,7 +122,7 @@ def test_every_type_goes_to_json_and_back() -> None:
     assert json_converter.to_connect("t", data) == (schema, value)
 
 
-def test_a_schema_is_told_as_kafka_tells_it() -> None:
+def test_the_schema_has_kafkas_form() -> None:
     schema = struct_schema({"a": Schema(Type.INT8, default=1, doc="d")}, name="n", version=2)
     assert written(schema, Struct(schema))["schema"] == {
         "type": "struct",
@@ -154,7 +154,7 @@ def test_tombstones_and_nulls() -> None:
         written(STRING_SCHEMA, None)
 
 
-def test_defaults_replace_nulls_unless_told_not_to() -> None:
+def test_defaults_replace_nulls_unless_disabled() -> None:
     schema = struct_schema({"a": Schema(Type.INT32, optional=True, default=7)})
     assert written(schema, Struct(schema))["payload"] == {"a": 7}
     kept = written(schema, Struct(schema), replace__null__with__default="false")
@@ -166,7 +166,7 @@ def test_defaults_replace_nulls_unless_told_not_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ({"a": [1, 2.5, None, True]}, '{"a":[1,2.5,null,true]}'),
         ({"a": b"\x00"}, '{"a":"AA=="}'),
@@ -176,15 +176,15 @@ def test_defaults_replace_nulls_unless_told_not_to() -> None:
         ((1, 2), "[1,2]"),
     ],
 )
-def test_values_without_a_schema(value: Any, told: str) -> None:
-    assert converter(schemas__enable="false").from_connect("t", None, value) == told.encode()
+def test_values_without_a_schema(value: Any, message: str) -> None:
+    assert converter(schemas__enable="false").from_connect("t", None, value) == message.encode()
     assert converter().from_connect("t", None, value) == b'{"schema":null,"payload":%b}' % (
-        told.encode()
+        message.encode()
     )
 
 
 @pytest.mark.parametrize("value", [Decimal(1), datetime.date(2021, 1, 1), object()])
-def test_values_that_no_schema_type_is_for(value: Any) -> None:
+def test_values_without_a_schema_type_are_rejected(value: Any) -> None:
     with pytest.raises(DataException, match="does not have corresponding schema type"):
         written(None, [value])
 
@@ -238,7 +238,7 @@ def test_numbers_are_cut_to_their_field_as_kafka_cuts_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"{", "Converting byte[] to Kafka Connect data failed due to serialization error"),
         (b"", 'requires "schema" and "payload" fields'),
@@ -252,14 +252,14 @@ def test_numbers_are_cut_to_their_field_as_kafka_cuts_them() -> None:
         (b'{"schema":{"type":"int8","parameters":{"a":1}},"payload":1}', "must have string values"),
     ],
 )
-def test_what_is_no_envelope_is_refused(data: bytes, told: str) -> None:
+def test_anything_but_an_envelope_is_rejected(data: bytes, message: str) -> None:
     with pytest.raises(DataException) as caught:
         converter().to_connect("t", data)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_messages_that_start_alike_are_still_looked_at() -> None:
-    """The schema of the last message is known by its bytes: what follows must be one payload."""
+def test_messages_with_a_known_start_are_still_checked() -> None:
+    """The last message's schema is recognised by its bytes, but one payload must follow."""
     json_converter = converter()
     start = b'{"schema":{"type":"int32","optional":false},"payload":'
     assert json_converter.to_connect("t", start + b"1}")[1] == 1
@@ -276,15 +276,15 @@ def test_messages_that_start_alike_are_still_looked_at() -> None:
 
 
 def test_a_schema_from_the_config_needs_no_envelope() -> None:
-    told = '{"type":"struct","fields":[{"field":"a","type":"int8"}]}'
-    schema, value = converter(schema__content=told).to_connect("t", b'{"a":1,"b":2}')
+    message = '{"type":"struct","fields":[{"field":"a","type":"int8"}]}'
+    schema, value = converter(schema__content=message).to_connect("t", b'{"a":1,"b":2}')
     assert schema == struct_schema({"a": INT8_SCHEMA})
     assert dict(value) == {"a": 1}
     with pytest.raises(DataException, match="Failed to parse schema in converter config"):
         converter(schema__content="{")
 
 
-def test_few_schemas_are_kept_and_more_are_still_right() -> None:
+def test_more_schemas_than_the_cache_holds_work() -> None:
     json_converter = converter(schemas__cache__size="2")
     for round in range(3):
         for number in range(5):
@@ -305,7 +305,7 @@ def test_settings_are_checked() -> None:
 
 
 def primitive(name: str, **settings: str) -> Converter:
-    made: Converter = Plugins().new(name, Kind.CONVERTER)
+    made: Converter = Plugins().new(name, PluginType.CONVERTER)
     named = {key.replace("__", "."): value for key, value in settings.items()}
     made.configure({**named, "converter.type": "key"})
     return made
@@ -339,7 +339,7 @@ def test_one_type_each(name: str, value: Any, data: bytes | None, type: Type | N
 
 
 @pytest.mark.parametrize(
-    ("name", "schema", "value", "told"),
+    ("name", "schema", "value", "message"),
     [
         ("Long", None, "x", "Failed to serialize to long"),
         ("Long", None, True, "Failed to serialize to long"),
@@ -351,17 +351,19 @@ def test_one_type_each(name: str, value: Any, data: bytes | None, type: Type | N
         ("Boolean", STRING_SCHEMA, True, "Invalid schema type for BooleanConverter: STRING"),
     ],
 )
-def test_what_is_of_another_type(name: str, schema: Any, value: Any, told: str) -> None:
-    with pytest.raises(DataException, match=told):
+def test_values_of_another_type_are_rejected(
+    name: str, schema: Any, value: Any, message: str
+) -> None:
+    with pytest.raises(DataException, match=message):
         primitive(f"{name}Converter").from_connect("t", schema, value)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [("Long", "long"), ("Float", "float"), ("Boolean", "boolean")],
 )
-def test_bytes_that_are_none(name: str, told: str) -> None:
-    with pytest.raises(DataException, match=f"Failed to deserialize {told}"):
+def test_invalid_bytes_are_rejected(name: str, message: str) -> None:
+    with pytest.raises(DataException, match=f"Failed to deserialize {message}"):
         primitive(f"{name}Converter").to_connect("t", b"\x02\x03\x04")
 
 
@@ -378,7 +380,7 @@ def test_bytes_that_are_none(name: str, told: str) -> None:
         (datetime.date(2021, 2, 3), "Wed Feb 03 00:00:00 UTC 2021"),
     ],
 )
-def test_strings_of_other_values_are_java_s(value: Any, text: str) -> None:
+def test_strings_of_other_values_equal_javas(value: Any, text: str) -> None:
     assert primitive("StringConverter").from_connect("t", None, value) == text.encode()
 
 
@@ -390,7 +392,7 @@ def test_strings_in_other_encodings() -> None:
         primitive("StringConverter", converter__encoding="no-such")
 
 
-def test_headers_say_their_own_type() -> None:
+def test_headers_carry_their_type() -> None:
     simple = SimpleHeaderConverter()
     simple.configure({})
     for text, value, type in (

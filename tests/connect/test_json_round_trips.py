@@ -1,4 +1,4 @@
-"""Any schema, any value: to JSON and back, by the first message's way and by the planned one."""
+"""Random schemas and values survive a round trip through JSON, on the first and the cached path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ottla.rows.java.text import float32
 
 UTC = datetime.UTC
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-# What JSON has as a string, NaN, is not told from one when it is read: as in Kafka.
+# JSON writes NaN as a string, and reads it as one: as in Kafka.
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False).map(float32)
 
@@ -98,7 +98,7 @@ TYPED = st.recursive(SIMPLE | SIMPLE.map(maybe), larger, max_leaves=8)
     max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
 )
 @given(st.data(), TYPED, st.booleans())
-def test_what_is_written_is_read_again(data: st.DataObject, typed: Typed, numeric: bool) -> None:
+def test_values_survive_a_round_trip(data: st.DataObject, typed: Typed, numeric: bool) -> None:
     schema, values = typed
     converter = JsonConverter()
     converter.configure(
@@ -112,7 +112,7 @@ def test_what_is_written_is_read_again(data: st.DataObject, typed: Typed, numeri
         written = converter.from_connect("t", schema, value)
         read_schema, read = converter.to_connect("t", written)
         assert read_schema == schema
-        if numeric:  # numbers say no scale: 1 is 1.000
+        if numeric:  # numbers have no scale: 1 is 1.000
             assert _numbers(read) == _numbers(value)
         else:
             assert read == value
@@ -120,10 +120,10 @@ def test_what_is_written_is_read_again(data: st.DataObject, typed: Typed, numeri
 
 def _numbers(value: Any) -> Any:
     if isinstance(value, Struct):
-        return {name: _numbers(each) for name, each in value.items()}
+        return {name: _numbers(item) for name, item in value.items()}
     if isinstance(value, dict):
-        return {key: _numbers(each) for key, each in value.items()}
-    return [_numbers(each) for each in value] if isinstance(value, list) else value
+        return {key: _numbers(item) for key, item in value.items()}
+    return [_numbers(item) for item in value] if isinstance(value, list) else value
 
 
 JSON = st.recursive(
@@ -135,7 +135,7 @@ JSON = st.recursive(
 
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(JSON)
-def test_plain_json_comes_back_as_it_was(value: Any) -> None:
+def test_plain_json_survives_a_round_trip(value: Any) -> None:
     converter = JsonConverter()
     converter.configure({"converter.type": "value", "schemas.enable": "false"})
     written = converter.from_connect("t", None, value)

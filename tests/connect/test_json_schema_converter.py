@@ -1,4 +1,4 @@
-"""JsonSchemaConverter: Connect's schemas and values in JSON Schema, and other clients' views."""
+"""JsonSchemaConverter: schemas and values as JSON Schema, and as other clients read them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def context(topic: str) -> SerializationContext:
 
 
 @pytest.mark.parametrize("decimals", ["BASE64", "numeric"])
-def test_every_type_of_connect_comes_back_as_it_was(make: Make, decimals: str) -> None:
+def test_every_connect_type_survives_a_round_trip(make: Make, decimals: str) -> None:
     topic = f"json-whole-{decimals}"
     written = make(decimal_format=decimals).from_connect(topic, WHOLE, VALUE)
     schema, value = make().to_connect(topic, written)
@@ -211,7 +211,7 @@ def test_generalized_unions_and_enums(make: Make, confluent: SchemaRegistryClien
         (None, {"a": [1, 2.5, None], "b": {"c": True}}),
     ],
 )
-def test_values_that_are_no_structs_are_written_too(make: Make, schema: Any, value: Any) -> None:
+def test_values_other_than_structs_are_written(make: Make, schema: Any, value: Any) -> None:
     topic = f"json-single-{abs(hash(repr(schema)))}"
     read, found = make().to_connect(topic, make().from_connect(topic, schema, value))
     assert found == value
@@ -232,11 +232,11 @@ def test_confluents_deserializer_reads_what_is_written(
     assert found["named_map"] == [{"key": 5, "value": "five"}]
 
 
-def test_what_is_no_json_says_its_schema_id(make: Make, schemas: SchemaRegistry) -> None:
+def test_an_error_names_the_schema_id(make: Make, schemas: SchemaRegistry) -> None:
     id = schemas.register("json-bad-value", "JSON", '{"type":"object"}').id
     with pytest.raises(DataException, match=f"topic json-bad to JSON: schema id {id}: "):
         make().to_connect("json-bad", b"\x00" + id.to_bytes(4, "big") + b"{")
     recursive = '{"type":"object","properties":{"next":{"$ref":"#"}}}'
     id = schemas.register("json-tree-value", "JSON", recursive).id
-    with pytest.raises(DataException, match=f"schema id {id}: The JSON schema has itself in it"):
+    with pytest.raises(DataException, match=f"schema id {id}: The JSON schema contains itself"):
         make().to_connect("json-tree", b"\x00" + id.to_bytes(4, "big") + b"{}")

@@ -1,4 +1,4 @@
-"""mm2.properties, as the flows, workers and connectors that it asks for."""
+"""mm2.properties -> replication flows with their workers and connectors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from ottla.config import parse_properties
 from ottla.connect.errors import ConfigException
-from ottla.connect.mirror_flows import flows_of
+from ottla.connect.mirror_flows import mirror_flows
 
 FILE = """
 clusters = primary, backup
@@ -23,7 +23,7 @@ config.storage.replication.factor = 1
 
 
 def test_a_flow_has_a_worker_in_its_target_and_three_connectors() -> None:
-    forth, back = flows_of(parse_properties(FILE))
+    forth, back = mirror_flows(parse_properties(FILE))
     assert forth.name == "primary->backup"
     assert forth.worker == {
         "bootstrap.servers": "b:9092",
@@ -55,10 +55,10 @@ def test_a_flow_has_a_worker_in_its_target_and_three_connectors() -> None:
 
 def test_heartbeats_can_be_turned_off_and_clusters_chosen() -> None:
     quiet = parse_properties(FILE + "emit.heartbeats.enabled = false\n")
-    (only,) = flows_of(quiet)
+    (only,) = mirror_flows(quiet)
     assert list(only.connectors) == ["MirrorSourceConnector", "MirrorCheckpointConnector"]
-    assert [each.name for each in flows_of(quiet, ["primary"])] == []
-    assert [each.name for each in flows_of(parse_properties(FILE), ["backup"])] == [
+    assert [flow.name for flow in mirror_flows(quiet, ["primary"])] == []
+    assert [flow.name for flow in mirror_flows(parse_properties(FILE), ["backup"])] == [
         "primary->backup"
     ]
 
@@ -71,7 +71,9 @@ def test_heartbeats_can_be_turned_off_and_clusters_chosen() -> None:
         ({"clusters": "a", "a.bootstrap.servers": "x:1"}, ["b"], "--clusters b: not one of a"),
     ],
 )
-def test_what_is_missing_is_said(properties: dict[str, str], near: list[str], words: str) -> None:
+def test_missing_settings_are_rejected(
+    properties: dict[str, str], near: list[str], words: str
+) -> None:
     with pytest.raises(ConfigException) as error:
-        flows_of(properties, near)
+        mirror_flows(properties, near)
     assert str(error.value) == words

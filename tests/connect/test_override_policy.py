@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.connect.errors import ConfigException
-from ottla.connect.override_policy import override_problems, policy_of
+from ottla.connect.override_policy import override_policy_of, override_problems
 from ottla.connect.plugins import Plugins
-from ottla.connect.settings import Settings
 from ottla.connect.validation import validate
+from ottla.connect.worker_config import WorkerConfig
 
 CONFIG = {
     "connector.class": "FileStreamSource",
@@ -45,19 +45,19 @@ def test_a_policy_decides_what_connectors_override(
     assert "hunter2" not in str(infos)
 
 
-def test_cve_2025_27817_no_connector_names_a_place_to_fetch_tokens_from() -> None:
+def test_cve_2025_27817_no_connector_sets_a_token_endpoint() -> None:
     """CVE-2025-27817."""
     name = "admin.override.sasl.oauthbearer.token.endpoint.url"
     found = override_problems({name: "file:///etc/passwd"}, {})
-    assert [each for each, _ in found] == [name]
+    assert [item for item, _ in found] == [name]
 
 
-def test_a_policy_that_is_not_known_is_not_everything() -> None:
+def test_an_unknown_policy_does_not_mean_all() -> None:
     worker = {"connector.client.config.override.policy": "com.example.Mine"}
     with pytest.raises(ConfigException, match="All, Principal, None, Allowlist"):
-        policy_of(worker)
+        override_policy_of(worker)
     with pytest.raises(ConfigException):
-        Settings(worker).check()
+        WorkerConfig(worker).check()
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,6 @@ def test_a_policy_that_is_not_known_is_not_everything() -> None:
         ("sasl.jaas.config", r'"com.sun.security.auth.module.Krb5Login\115odule" required;'),
     ],
 )
-def test_a_connector_never_logs_in_with_tickets_of_the_worker(setting: str, value: str) -> None:
+def test_a_connector_never_uses_the_workers_kerberos_credentials(setting: str, value: str) -> None:
     name = f"producer.override.{setting}"
     assert [found for found, _ in override_problems({name: value}, {})] == [name]

@@ -1,4 +1,4 @@
-"""Plugins: found by every name they have, in the box and in distributions that others made."""
+"""Plugin discovery, by every name, in Ottla and in other distributions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from ottla.connect.converters.avro import AvroConverter
 from ottla.connect.converters.json import JsonConverter
 from ottla.connect.errors import ConnectException
-from ottla.connect.plugins import CLASSES, Kind, Plugin, Plugins
+from ottla.connect.plugins import CLASSES, Plugin, Plugins, PluginType
 from ottla.connect.transforms.insert_field import InsertFieldValue
 
 MODULE = """
 from ottla.connect.api import SourceConnector
-from ottla.connect.converters.primitive import StringConverter
+from ottla.connect.converters.string_converter import StringConverter
 from ottla.connect.transforms.transform import Transform
 from ottla.connect.predicates import Predicate
 
@@ -52,7 +52,7 @@ ASK = """
 import json, logging, sys
 logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(message)s")
 from ottla.connect.plugins import Plugins
-found = [each for each in Plugins().all() if each.distribution == "throwaway-parrot"]
+found = [plugin for plugin in Plugins().all() if plugin.distribution == "throwaway-parrot"]
 print(json.dumps([[e.kind.value, e.name, e.version, *sorted(e.names())] for e in found]))
 print(Plugins().connector("ParrotSource").__name__, Plugins().connector("parrot").__name__)
 """
@@ -60,7 +60,7 @@ print(Plugins().connector("ParrotSource").__name__, Plugins().connector("parrot"
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """A distribution, made as a wheel and installed by an installer into a folder of its own."""
+    """A distribution that is built as a wheel and installed into a separate folder."""
     wheel = tmp_path / "throwaway_parrot-3.2.1-py3-none-any.whl"
     info = "throwaway_parrot-3.2.1.dist-info"
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -89,9 +89,9 @@ def test_an_installed_distribution_is_found_by_its_entry_points(installed: Path)
         timeout=100,
         check=True,
     )
-    told, names = asked.stdout.splitlines()
+    listing, names = asked.stdout.splitlines()
     module = "throwaway_parrot"
-    assert [each[:3] for each in json.loads(told)] == [
+    assert [entry[:3] for entry in json.loads(listing)] == [
         ["source", f"{module}.ParrotSourceConnector", "3.2.1"],
         ["converter", f"{module}.LoudConverter", "7.7"],
         ["header_converter", f"{module}.LoudConverter", "7.7"],
@@ -99,19 +99,22 @@ def test_an_installed_distribution_is_found_by_its_entry_points(installed: Path)
         ["predicate", f"{module}.IsLoud", "3.2.1"],
     ]
     assert names == "ParrotSourceConnector ParrotSourceConnector"
-    assert "the plugin broken of throwaway-parrot can't be loaded" in asked.stderr
-    assert "throwaway_parrot:IsLoud is named by ottla.transforms but is no Transf" in asked.stderr
+    assert "Loading plugin broken of throwaway-parrot failed" in asked.stderr
+    assert (
+        "throwaway_parrot:IsLoud is declared in ottla.transforms but is not a Transf"
+        in asked.stderr
+    )
 
 
 @pytest.mark.parametrize("plugin", Plugins().all(), ids=lambda p: f"{p.kind.value}-{p.name}")
-def test_everything_in_the_box_loads_and_says_its_settings(plugin: Plugin) -> None:
+def test_every_built_in_plugin_loads_and_lists_its_settings(plugin: Plugin) -> None:
     made = plugin.new()
     assert isinstance(made, CLASSES[plugin.kind])
     assert made.config_def().key_infos() is not None  # type: ignore[attr-defined]
     assert plugin.version
 
 
-def test_kafka_s_names_and_ours() -> None:
+def test_plugins_are_found_by_kafkas_names_and_ours() -> None:
     plugins = Plugins()
     for name in (
         "org.apache.kafka.connect.json.JsonConverter",
@@ -120,29 +123,29 @@ def test_kafka_s_names_and_ours() -> None:
         "ottla.connect.converters.json:JsonConverter",
         "ottla.connect.converters.json.JsonConverter",
     ):
-        assert plugins.find(name, Kind.CONVERTER).load() is JsonConverter
-        assert plugins.find(name, Kind.HEADER_CONVERTER).load() is JsonConverter
+        assert plugins.find(name, PluginType.CONVERTER).load() is JsonConverter
+        assert plugins.find(name, PluginType.HEADER_CONVERTER).load() is JsonConverter
     for name in ("io.confluent.connect.avro.AvroConverter", "AvroConverter", "Avro"):
-        assert plugins.find(name, Kind.CONVERTER).load() is AvroConverter
+        assert plugins.find(name, PluginType.CONVERTER).load() is AvroConverter
     for name in ("org.apache.kafka.connect.transforms.InsertField$Value", "InsertField$Value"):
         assert plugins.find(name).load() is InsertFieldValue
-    assert len(plugins.all(Kind.TRANSFORM)) == 26
-    assert len(plugins.all(Kind.PREDICATE)) == 3
-    assert len(plugins.all(Kind.CONVERTER)) == 12
-    assert len(plugins.all(Kind.HEADER_CONVERTER)) == 10
+    assert len(plugins.all(PluginType.TRANSFORM)) == 26
+    assert len(plugins.all(PluginType.PREDICATE)) == 3
+    assert len(plugins.all(PluginType.CONVERTER)) == 12
+    assert len(plugins.all(PluginType.HEADER_CONVERTER)) == 10
 
 
-def test_a_class_that_is_named_by_where_it_lies_needs_no_entry_point() -> None:
-    found = Plugins([]).find("ottla.connect.predicates:RecordIsTombstone", Kind.PREDICATE)
-    assert found.kind is Kind.PREDICATE
+def test_a_class_named_by_its_module_needs_no_entry_point() -> None:
+    found = Plugins([]).find("ottla.connect.predicates:RecordIsTombstone", PluginType.PREDICATE)
+    assert found.kind is PluginType.PREDICATE
     with pytest.raises(ConnectException):
-        Plugins([]).find("ottla.connect.predicates:RecordIsTombstone", Kind.TRANSFORM)
+        Plugins([]).find("ottla.connect.predicates:RecordIsTombstone", PluginType.TRANSFORM)
 
 
-def test_an_unknown_connector_is_answered_with_those_that_there_are() -> None:
-    only = Plugin(Kind.PREDICATE, "x.Y", "ottla.connect.predicates:RecordIsTombstone")
+def test_an_unknown_connector_error_lists_the_available_ones() -> None:
+    only = Plugin(PluginType.PREDICATE, "x.Y", "ottla.connect.predicates:RecordIsTombstone")
     with pytest.raises(ConnectException) as caught:
-        Plugins([only]).find("Nothing", Kind.PREDICATE)
+        Plugins([only]).find("Nothing", PluginType.PREDICATE)
     assert str(caught.value).startswith(
         "Failed to find any class that implements Predicate and which name matches Nothing, "
         "available predicates are: PluginDesc{klass=class x.Y, name='x.Y', version="
@@ -151,16 +154,16 @@ def test_an_unknown_connector_is_answered_with_those_that_there_are() -> None:
         Plugins().connector("Nothing")
 
 
-def test_a_plugin_that_can_not_be_made_is_listed_still() -> None:
-    broken = Plugin(Kind.PREDICATE, "x.Broken", "no_such_module:Broken")
+def test_a_plugin_that_fails_to_load_is_still_listed() -> None:
+    broken = Plugin(PluginType.PREDICATE, "x.Broken", "no_such_module:Broken")
     assert broken.version
     with pytest.raises(ConnectException, match=r"class x\.Broken"):
-        Plugins([broken]).find("Nothing", Kind.PREDICATE)
+        Plugins([broken]).find("Nothing", PluginType.PREDICATE)
 
 
-def test_a_name_that_two_have_is_refused() -> None:
-    one = Plugin(Kind.PREDICATE, "a.Same", "ottla.connect.predicates:RecordIsTombstone")
-    other = Plugin(Kind.PREDICATE, "b.Same", "ottla.connect.predicates:HasHeaderKey")
+def test_an_ambiguous_name_is_refused() -> None:
+    one = Plugin(PluginType.PREDICATE, "a.Same", "ottla.connect.predicates:RecordIsTombstone")
+    other = Plugin(PluginType.PREDICATE, "b.Same", "ottla.connect.predicates:HasHeaderKey")
     with pytest.raises(ConnectException, match="More than one predicate matches alias Same"):
-        Plugins([one, other]).find("Same", Kind.PREDICATE)
-    assert Plugins([one, other]).find("b.Same", Kind.PREDICATE) is other
+        Plugins([one, other]).find("Same", PluginType.PREDICATE)
+    assert Plugins([one, other]).find("b.Same", PluginType.PREDICATE) is other

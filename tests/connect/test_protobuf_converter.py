@@ -1,4 +1,4 @@
-"""ProtobufConverter: Connect's schemas and values in Protobuf, and what other clients see."""
+"""ProtobufConverter: schemas and values as Protobuf, and as other clients read them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ottla.connect.data import (
     timestamp_schema,
 )
 from ottla.connect.errors import DataException
-from ottla.schemas.protobuf.dynamic import MessageTypes
+from ottla.schemas.protobuf.message_types import MessageTypes
 from ottla.schemas.schema_types import parse
 
 Make = Callable[..., RegistryConverter]
@@ -69,7 +69,7 @@ VALUE = Struct(
 )
 
 
-def test_every_type_of_connect_comes_back_as_it_was(make: Make) -> None:
+def test_every_connect_type_survives_a_round_trip(make: Make) -> None:
     converter = make(optional_for_nullables="true")
     written = converter.from_connect("proto-whole", SCHEMA, VALUE)
     schema, value = converter.to_connect("proto-whole", written)
@@ -161,7 +161,7 @@ def test_nulls_are_kept_by_optional_fields_or_wrappers(make: Make) -> None:
     value = Struct(schema, {"a": 0, "b": None})
     for number, (setting, expected) in enumerate(
         (
-            ({}, {"a": 0, "b": ""}),  # proto3 alone does not tell null from nothing
+            ({}, {"a": 0, "b": ""}),  # proto3 alone does not distinguish null from unset
             ({"optional_for_nullables": "true"}, {"a": 0, "b": None}),
             ({"wrapper_for_nullables": "true"}, {"a": 0, "b": None}),
         )
@@ -186,7 +186,7 @@ def test_single_values_are_googles_wrappers(make: Make, schema: Schema, value: A
     assert message["value"] == value
 
 
-def test_what_protobuf_cannot_hold_is_refused(make: Make) -> None:
+def test_values_that_protobuf_cannot_hold_are_refused(make: Make) -> None:
     for schema, value, message in (
         (array_schema(INT32_SCHEMA), [1], "root schema of type ARRAY"),
         (None, {"a": 1}, "needs a schema"),
@@ -273,7 +273,7 @@ def test_messages_of_others_are_read(make: Make, confluent: SchemaRegistryClient
         ({"generalized_sum_type_support": "true"}, "payment_0", {"card": None, "cash": {"n": 0}}),
     ],
 )
-def test_what_was_read_is_written_again(
+def test_a_read_message_can_be_written_again(
     make: Make,
     confluent: SchemaRegistryClient,
     settings: dict[str, str],
@@ -339,7 +339,7 @@ def test_the_latest_version_is_written_with(make: Make, schemas: SchemaRegistry)
     assert (read.name, dict(value)) == ("R", {"b": 0, "a": 5})
 
 
-def test_what_is_no_message_says_its_schema_id(make: Make, schemas: SchemaRegistry) -> None:
+def test_an_error_names_the_schema_id(make: Make, schemas: SchemaRegistry) -> None:
     id = schemas.register("proto-bad-value", "PROTOBUF", PROTO).id
     frame = b"\x00" + id.to_bytes(4, "big")
     for payload in (b"\x02\x02\xff", b"\x02\x0a", b"\x05"):
@@ -347,5 +347,5 @@ def test_what_is_no_message_says_its_schema_id(make: Make, schemas: SchemaRegist
             make().to_connect("proto-bad", frame + payload)
     text = 'syntax = "proto3"; message Tree { repeated Tree below = 1; }'
     id = schemas.register("proto-tree-value", "PROTOBUF", text).id
-    with pytest.raises(DataException, match="The message Tree has itself in it"):
+    with pytest.raises(DataException, match="The message Tree contains itself"):
         make().to_connect("proto-tree", b"\x00" + id.to_bytes(4, "big") + b"\x00")

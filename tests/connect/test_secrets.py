@@ -1,4 +1,4 @@
-"""Which settings of a connector its REST does not show."""
+"""Which settings of a connector REST masks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.connect.secrets import HIDDEN, masked, unmasked
         ("connection.url", "jdbc:postgresql://ann:pw@db/shop"),
     ],
 )
-def test_a_secret_is_hidden_and_comes_back(name: str, value: str) -> None:
+def test_a_secret_is_masked_and_restored(name: str, value: str) -> None:
     config = {name: value, "topics": "orders"}
     shown = masked(config)
     assert shown == {name: HIDDEN, "topics": "orders"}
@@ -31,5 +31,5 @@ def test_a_secret_is_hidden_and_comes_back(name: str, value: str) -> None:
         ("connection.password", "${file:/etc/db:password}"),
     ],
 )
-def test_the_rest_is_shown(name: str, value: str) -> None:
+def test_other_settings_are_shown(name: str, value: str) -> None:
     assert masked({name: value}) == {name: value}

@@ -1,4 +1,4 @@
-"""A converter and a registry that wants TLS and a login."""
+"""A converter and a registry that requires TLS and authentication."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from ottla.connect.data import (
     timestamp_schema,
 )
 from ottla.connect.errors import ConfigException, ConnectException, DataException
-from ottla.connect.plugins import Kind, Plugins
+from ottla.connect.plugins import Plugins, PluginType
 
 UTC = datetime.UTC
 AT = datetime.datetime(2020, 9, 13, 12, 26, 40, 123000, tzinfo=UTC)
@@ -82,7 +82,7 @@ def sink(schema: Schema | None, value: Any, **changes: Any) -> SinkRecord:
 
 
 def transform(name: str, **settings: str) -> Any:
-    made = Plugins().new(name, Kind.TRANSFORM)
+    made = Plugins().new(name, PluginType.TRANSFORM)
     made.configure({key.replace("__", "."): value for key, value in settings.items()})
     return made
 
@@ -141,7 +141,7 @@ def test_cast_without_a_schema_and_of_the_whole_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("", "Must specify at least one field to cast."),
         ("nope", "Invalid type found in casting spec: nope"),
@@ -150,21 +150,21 @@ def test_cast_without_a_schema_and_of_the_whole_value() -> None:
         ("a:b:c", "Invalid rename mapping: a:b:c"),
     ],
 )
-def test_cast_refuses_specs(spec: str, told: str) -> None:
-    with pytest.raises(ConfigException, match=told):
+def test_cast_refuses_specs(spec: str, message: str) -> None:
+    with pytest.raises(ConfigException, match=message):
         transform("Cast$Value", spec=spec)
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("name:int8", "out of range for requested data type"),
         ("tags:string", "does not support casting from ARRAY"),
         ("raw:int8", "Unexpected type in Cast transformation"),
     ],
 )
-def test_cast_refuses_values(spec: str, told: str) -> None:
-    with pytest.raises(DataException, match=told):
+def test_cast_refuses_values(spec: str, message: str) -> None:
+    with pytest.raises(DataException, match=message):
         of_row("Cast", spec=spec)
 
 
@@ -265,8 +265,8 @@ def test_mask_field() -> None:
     replaced = of_row("MaskField", fields="id,price,seven", replacement="77")
     assert [replaced[name] for name in ("id", "price", "seven")] == [77, 77.0, 77]
     assert of_map("MaskField", fields="name,none", replacement="***")["name"] == "***"
-    for field, told in (("raw", "Cannot mask value of type: bytes"), ("inner", "type: Struct")):
-        with pytest.raises(DataException, match=told):
+    for field, message in (("raw", "Cannot mask value of type: bytes"), ("inner", "type: Struct")):
+        with pytest.raises(DataException, match=message):
             of_row("MaskField", fields=field)
     with pytest.raises(DataException, match="bool with custom replacement"):
         of_row("MaskField", fields="on", replacement="1")
@@ -405,7 +405,7 @@ def test_transforms_that_need_another_shape_say_so() -> None:
             transform(f"{name}$Value", **settings).apply(sink(None, 1))
 
 
-def test_keys_have_transforms_of_their_own() -> None:
+def test_keys_have_their_own_transforms() -> None:
     schema = struct_schema({"id": INT32_SCHEMA, "x": OPTIONAL_STRING_SCHEMA})
     record = sink(None, "untouched", key_schema=schema, key=Struct(schema, {"id": 1}))
     changed = transform("ExtractField$Key", field="id").apply(record)
@@ -422,8 +422,8 @@ def test_predicates() -> None:
         ("TopicNameMatches", {"pattern": "orders-.."}, True),
         ("TopicNameMatches", {"pattern": "orders"}, False),
     ):
-        predicate = Plugins().new(name, Kind.PREDICATE)
+        predicate = Plugins().new(name, PluginType.PREDICATE)
         predicate.configure(settings)
         assert predicate.test(record) is holds
     with pytest.raises(ConfigException, match="Invalid regex"):
-        Plugins().new("TopicNameMatches", Kind.PREDICATE).configure({"pattern": "("})
+        Plugins().new("TopicNameMatches", PluginType.PREDICATE).configure({"pattern": "("})

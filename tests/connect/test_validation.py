@@ -1,4 +1,4 @@
-"""A connector's config, checked as REST's .../config/validate answers it."""
+"""Validation of a connector's config, as REST's .../config/validate answers."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def asked(kind: str, worker: Mapping[str, str] | None = None, /, **props: Any) -
 
 
 def errors(infos: dict[str, Any]) -> dict[str, list[str]]:
-    values = (each["value"] for each in infos["configs"])
+    values = (info["value"] for info in infos["configs"])
     return {value["name"]: value["errors"] for value in values if value["errors"]}
 
 
 def of(infos: dict[str, Any], name: str) -> dict[str, Any]:
-    (found,) = (each for each in infos["configs"] if each["value"]["name"] == name)
+    (found,) = (info for info in infos["configs"] if info["value"]["name"] == name)
     return dict(found)
 
 
-def test_a_source_s_config_has_common_settings_and_its_own() -> None:
+def test_a_sources_config_has_common_settings_and_its_own() -> None:
     infos = asked("Pump", speed="3")
     assert infos["name"] == f"{HERE}:Pump"
     assert infos["error_count"] == 0
@@ -77,7 +77,7 @@ def test_a_source_s_config_has_common_settings_and_its_own() -> None:
         "required": False,
         "default_value": "1",
         "importance": "HIGH",
-        "documentation": "How many tasks the connector may have.",
+        "documentation": "The maximum number of tasks.",
         "group": "Common",
         "order_in_group": 4,
         "width": "SHORT",
@@ -89,7 +89,7 @@ def test_a_source_s_config_has_common_settings_and_its_own() -> None:
     assert "org.apache.kafka.connect.json.JsonConverter" in offered
 
 
-def test_all_errors_are_told_of_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     infos = asked("Pump", tasks__max="0", errors__tolerance="some", key__converter="No", name="")
     assert errors(infos) == {
         "name": ["Invalid value  for configuration name: String may not be empty"],
@@ -138,7 +138,7 @@ def test_transforms_and_predicates_have_their_settings_under_their_names() -> No
     assert "there is no config 'transforms.a.predicate'" in errors(alone)["transforms.a.type"][0]
 
 
-def test_converters_of_a_connector_s_own_are_checked() -> None:
+def test_a_connectors_own_converters_are_validated() -> None:
     infos = asked("Drain", topics="t", value__converter="JsonConverter",
                   value__converter__decimal__format="roman")  # fmt: skip
     assert "value.converter.decimal.format" in errors(infos)
@@ -146,7 +146,7 @@ def test_converters_of_a_connector_s_own_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("props", "name", "told"),
+    ("props", "name", "message"),
     [
         ({}, "topics", "Must configure one of topics or topics.regex"),
         ({"topics": "a", "topics.regex": "b"}, "topics.regex", "mutually exclusive options"),
@@ -170,22 +170,22 @@ def test_converters_of_a_connector_s_own_are_checked() -> None:
         ({"topics": "a", "x": None}, "x", "Null value can not be supplied"),
     ],
 )
-def test_a_sink_s_settings_must_go_together(props: Any, name: str, told: str) -> None:
+def test_a_sinks_settings_must_be_consistent(props: Any, name: str, message: str) -> None:
     found = errors(asked("Drain", {"group.id": "connect-me"}, **props))
-    assert told in found[name][0]
+    assert message in found[name][0]
 
 
 def test_exactly_once_may_be_required() -> None:
     required = {"exactly.once.support": "required", "speed": "1"}
     enabled = {"exactly.once.source.support": "enabled"}
-    told = errors(asked("Pump", **required))["exactly.once.support"][0]
-    assert told == "This worker does not have exactly-once source support enabled."
-    told = errors(asked("Pump", enabled, **required))["exactly.once.support"][0]
-    assert told.startswith("The connector does not implement the API required")
+    message = errors(asked("Pump", **required))["exactly.once.support"][0]
+    assert message == "This worker does not have exactly-once source support enabled."
+    message = errors(asked("Pump", enabled, **required))["exactly.once.support"][0]
+    assert message.startswith("The connector does not implement the API required")
     assert errors(asked("SurePump", enabled, **required)) == {}
 
 
-def test_only_some_tasks_say_where_transactions_end() -> None:
+def test_only_some_connectors_define_transaction_boundaries() -> None:
     found = errors(asked("Pump", speed="1", transaction__boundary="connector"))
     assert "connector-defined transaction boundaries" in found["transaction.boundary"][0]
     assert errors(asked("SurePump", speed="1", transaction__boundary="connector")) == {}
@@ -193,12 +193,12 @@ def test_only_some_tasks_say_where_transactions_end() -> None:
 
 def test_settings_of_clients_are_shown() -> None:
     infos = asked("Pump", speed="1", producer__override__acks="1", consumer__override__x="y")
-    names = [each["value"]["name"] for each in infos["configs"]]
+    names = [info["value"]["name"] for info in infos["configs"]]
     assert "producer.override.acks" in names
     assert "consumer.override.x" not in names
 
 
-def test_a_plugin_of_another_kind_is_told_of_as_such() -> None:
+def test_a_plugin_of_another_type_is_reported_as_such() -> None:
     infos = asked(
         "Drain", topics="t", value__converter="org.apache.kafka.connect.transforms.Filter"
     )

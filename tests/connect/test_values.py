@@ -1,4 +1,4 @@
-"""Text that says its type, dates in Java's patterns, Java's expressions and numbers."""
+"""Header values as text, and Java's date patterns, regular expressions and numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ottla.connect.data import Type
 from ottla.connect.errors import DataException
 from ottla.connect.values import parse_string, text_of
 from ottla.rows.java.date_format import DateFormat
-from ottla.rows.java.regular_expressions import compile_java, replace_first
+from ottla.rows.java.regular_expressions import compile_regular_expression, replace_first
 from ottla.rows.java.text import float32, java_double
 
 UTC = datetime.UTC
 MOMENT = datetime.datetime(2021, 3, 4, 5, 6, 7, 89000, tzinfo=UTC)
 
 
-# What Kafka 4.3.1 made of each of them.
+# The results of Kafka 4.3.1.
 @pytest.mark.parametrize(
     ("text", "type", "value"),
     [
@@ -58,13 +58,13 @@ MOMENT = datetime.datetime(2021, 3, 4, 5, 6, 7, 89000, tzinfo=UTC)
         ("NaN", Type.STRING, "NaN"),
     ],
 )
-def test_text_says_its_type(text: str, type: Type, value: Any) -> None:
+def test_the_type_is_inferred_from_the_text(text: str, type: Type, value: Any) -> None:
     schema, found = parse_string(text)
     assert schema is not None
     assert (schema.type, found) == (type, value)
 
 
-def test_no_text_says_nothing() -> None:
+def test_null_has_no_type() -> None:
     assert parse_string(None) == (None, None)
     assert parse_string("null") == (None, None)
 
@@ -89,7 +89,7 @@ def test_values_become_text() -> None:
         ("yyyyMMddHHmmss", "20210304050607"),
     ],
 )
-def test_java_s_date_patterns(pattern: str, text: str) -> None:
+def test_javas_date_patterns_are_supported(pattern: str, text: str) -> None:
     assert DateFormat(pattern).format(MOMENT) == text
 
 
@@ -116,26 +116,26 @@ def test_dates_are_read_leniently(pattern: str, text: str, moment: datetime.date
 @pytest.mark.parametrize(
     ("pattern", "text"), [("yyyy-MM", "2021/03"), ("MMM", "Nope"), ("HH", "x"), ("z", "?")]
 )
-def test_text_that_is_no_date(pattern: str, text: str) -> None:
+def test_invalid_dates_are_refused(pattern: str, text: str) -> None:
     with pytest.raises(ValueError):
         DateFormat(pattern).parse(text)
 
 
 @pytest.mark.parametrize("pattern", ["b", "'open", "yyyy-PP"])
-def test_what_is_no_pattern(pattern: str) -> None:
+def test_invalid_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(ValueError):
         DateFormat(pattern)
 
 
 def test_expressions_as_java_writes_them() -> None:
-    assert compile_java(r"(?<a>\p{Alpha}+)[\p{Digit}_]*\z").fullmatch("ab1_2")
-    assert compile_java(r"\Qa.b\E(?<=b)c").fullmatch("a.bc")
-    assert replace_first(compile_java("(a)(b)?"), "$1$2\\$", "xaay") == "xa$ay"
-    assert replace_first(compile_java("z"), "$1", "none") == "none"
+    assert compile_regular_expression(r"(?<a>\p{Alpha}+)[\p{Digit}_]*\z").fullmatch("ab1_2")
+    assert compile_regular_expression(r"\Qa.b\E(?<=b)c").fullmatch("a.bc")
+    assert replace_first(compile_regular_expression("(a)(b)?"), "$1$2\\$", "xaay") == "xa$ay"
+    assert replace_first(compile_regular_expression("z"), "$1", "none") == "none"
     with pytest.raises(re.error, match="unknown character class"):
-        compile_java(r"\p{IsGreek}")
+        compile_regular_expression(r"\p{IsGreek}")
     with pytest.raises(re.error, match="No group with name"):
-        replace_first(compile_java("a"), "${b}", "a")
+        replace_first(compile_regular_expression("a"), "${b}", "a")
 
 
 def test_numbers_as_java_writes_them() -> None:

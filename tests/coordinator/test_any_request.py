@@ -1,4 +1,4 @@
-"""Whatever clients send, in whatever order: every request has one answer, or waits for one."""
+"""Any requests in any order: each has one response, or waits for one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordinator.coordinator import GroupCoordinator
-from ottla.coordinator.group import GroupConfig
-from ottla.coordinator.outcome import Outcome
+from ottla.coordinator.classic.group import GroupCoordinatorConfig
+from ottla.coordinator.group_coordinator import GroupCoordinator
+from ottla.coordinator.result import CoordinatorResult
+from ottla.wire.fields import Writer
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -31,7 +32,6 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from ottla.wire.primitives import Writer
 
 NUMBERS = st.sampled_from([-(2**31), -2, -1, 0, 1, 2, 6_000, 2**31 - 1])
 GROUPS = st.sampled_from(["", "g", "h"])
@@ -142,7 +142,7 @@ EVENTS = st.one_of(
 
 def carry_out(
     coordinator: GroupCoordinator, event: Any, version: int, token: int, now_ms: int
-) -> list[Outcome]:
+) -> list[CoordinatorResult]:
     at: dict[str, Any] = {"token": token, "now_ms": now_ms}
     match event:
         case JoinGroupRequest():
@@ -175,12 +175,12 @@ def test_any_request_is_answered_once(events: list[tuple[Any, int]]) -> None:
     numbers = itertools.count(1)
     coordinator = GroupCoordinator(
         partition_count=2,
-        config=GroupConfig(initial_rebalance_delay_ms=0),
+        config=GroupCoordinatorConfig(initial_rebalance_delay_ms=0),
         uuid=lambda: str(next(numbers)),
     )
     now_ms = 0
     for partition in range(2):
-        coordinator.begin_load(partition)
+        coordinator.begin_load(partition, 0)
         coordinator.end_load(partition, now_ms)
     waiting: dict[object, int] = {}
     for token, (event, version) in enumerate(events, 1):

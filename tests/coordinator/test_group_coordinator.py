@@ -1,4 +1,4 @@
-"""Which shard a group is in, what is said while it is not here, and what spans shards."""
+"""Which shard has a group, errors for groups elsewhere, and requests that span shards."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from ottla.coordinator.coordinator import GroupCoordinator
-from ottla.coordinator.group import GroupConfig
-from ottla.coordinator.keys import partition_for
-from ottla.coordinator.outcome import Outcome, coordinator_code
+from ottla.coordinator.classic.group import GroupCoordinatorConfig
+from ottla.coordinator.group_coordinator import GroupCoordinator
+from ottla.coordinator.records import partition_for
+from ottla.coordinator.result import CoordinatorResult, coordinator_code
 from ottla.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeleteGroupsResponse
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
@@ -35,11 +35,11 @@ def make(*loaded: int) -> GroupCoordinator:
     numbers = itertools.count(1)
     coordinator = GroupCoordinator(
         partition_count=COUNT,
-        config=GroupConfig(initial_rebalance_delay_ms=0),
+        config=GroupCoordinatorConfig(initial_rebalance_delay_ms=0),
         uuid=lambda: str(next(numbers)),
     )
     for partition in loaded:
-        coordinator.begin_load(partition)
+        coordinator.begin_load(partition, 0)
         coordinator.end_load(partition, 0)
     return coordinator
 
@@ -48,12 +48,12 @@ def topics() -> list[OffsetCommitRequestTopic]:
     return [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 7)])]
 
 
-def commit(coordinator: GroupCoordinator, group_id: str) -> Outcome:
+def commit(coordinator: GroupCoordinator, group_id: str) -> CoordinatorResult:
     request = OffsetCommitRequest(group_id, topics=topics())
     return coordinator.offset_commit(request, version=9, token="c", now_ms=0)
 
 
-def code_of(outcome: Outcome) -> int:
+def code_of(outcome: CoordinatorResult) -> int:
     ((_, message),) = outcome.replies
     if isinstance(message, OffsetCommitResponse):
         return message.topics[0].partitions[0].error_code
@@ -61,7 +61,7 @@ def code_of(outcome: Outcome) -> int:
 
 
 def everything(coordinator: GroupCoordinator, group_id: str) -> dict[str, int]:
-    """What each API that is about one group is told."""
+    """The response of each API with one group."""
     joining = JoinGroupRequest(
         group_id, 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
     )
@@ -113,30 +113,30 @@ def test_a_broker_without_the_shard_is_not_the_coordinator() -> None:
     assert set(everything(make(), "a").values()) == {ErrorCode.NOT_COORDINATOR}
 
 
-def test_while_a_shard_is_loading_clients_are_told_so_but_heartbeats_are_fine() -> None:
+def test_requests_to_a_loading_shard_are_refused_but_heartbeats_pass() -> None:
     coordinator = make()
-    coordinator.begin_load(partition_for("a", COUNT))
-    told = everything(coordinator, "a")
-    assert told.pop("heartbeat") == ErrorCode.NONE
-    assert set(told.values()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    coordinator.begin_load(partition_for("a", COUNT), 0)
+    reply = everything(coordinator, "a")
+    assert reply.pop("heartbeat") == ErrorCode.NONE
+    assert set(reply.values()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     listing = coordinator.list_groups(ListGroupsRequest())
     assert listing.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_a_group_with_members_has_a_name_but_offsets_need_none() -> None:
-    told = everything(make(*range(COUNT)), "")
+def test_members_need_a_group_name_but_offsets_do_not() -> None:
+    reply = everything(make(*range(COUNT)), "")
     for name in ("join", "sync", "heartbeat", "leave", "offset delete"):
-        assert told[name] == ErrorCode.INVALID_GROUP_ID
+        assert reply[name] == ErrorCode.INVALID_GROUP_ID
     for name in ("commit", "fetch", "describe", "delete"):
-        assert told[name] == ErrorCode.NONE
+        assert reply[name] == ErrorCode.NONE
 
 
 def test_a_name_that_no_record_can_hold_is_invalid() -> None:
-    told = everything(make(*range(COUNT)), "g" * 40_000)
-    assert set(told.values()) == {ErrorCode.INVALID_GROUP_ID}
+    reply = everything(make(*range(COUNT)), "g" * 40_000)
+    assert set(reply.values()) == {ErrorCode.INVALID_GROUP_ID}
 
 
-def test_an_error_of_the_group_is_told_by_partition_in_the_first_version_of_fetch() -> None:
+def test_offset_fetch_v1_has_the_error_of_the_group_in_each_partition() -> None:
     asked = OffsetFetchRequestGroup("a", topics=[OffsetFetchRequestTopics("t", bytes(16), [3])])
     (topic,) = make().offset_fetch(asked, version=1).topics
     (partition,) = topic.partitions
@@ -161,7 +161,7 @@ def test_groups_are_listed_from_all_shards_and_filtered() -> None:
     assert names(types=("consumer",)) == []
 
 
-def test_a_group_that_nobody_knows_is_dead_and_from_version_6_an_error() -> None:
+def test_an_unknown_group_is_dead_and_from_version_6_an_error() -> None:
     coordinator = make(*range(COUNT))
     request = DescribeGroupsRequest(["a"])
     (old,) = coordinator.describe_groups(request, version=5).groups
@@ -171,7 +171,7 @@ def test_a_group_that_nobody_knows_is_dead_and_from_version_6_an_error() -> None
     assert new.error_message == "Group a not found."
 
 
-def test_deletions_go_to_their_shards_each_with_a_token_and_records_of_its_own() -> None:
+def test_deletions_are_split_by_shard_with_separate_tokens_and_records() -> None:
     coordinator = make(*range(COUNT))
     for group_id in GROUPS:
         commit(coordinator, group_id)
@@ -182,7 +182,7 @@ def test_deletions_go_to_their_shards_each_with_a_token_and_records_of_its_own()
     assert deleted(coordinator, ["a"]) == {"a": ErrorCode.GROUP_ID_NOT_FOUND}
 
 
-def test_one_shard_that_is_elsewhere_does_not_keep_the_others_from_deleting() -> None:
+def test_a_remote_shard_does_not_block_deletions_in_others() -> None:
     here = partition_for("a", COUNT)
     elsewhere = next(name for name in GROUPS if partition_for(name, COUNT) != here)
     coordinator = make(here)
@@ -191,7 +191,7 @@ def test_one_shard_that_is_elsewhere_does_not_keep_the_others_from_deleting() ->
     assert codes == {"a": ErrorCode.NONE, elsewhere: ErrorCode.NOT_COORDINATOR}
 
 
-def test_time_is_that_of_the_shard_with_the_next_deadline() -> None:
+def test_the_next_deadline_is_the_earliest_of_all_shards() -> None:
     coordinator = make(*range(COUNT))
     check_ms = coordinator.config.offsets_retention_check_interval_ms
     assert coordinator.next_deadline_ms() == check_ms
@@ -202,14 +202,14 @@ def test_time_is_that_of_the_shard_with_the_next_deadline() -> None:
 
 def test_a_new_configuration_reaches_the_shards() -> None:
     coordinator = make(*range(COUNT))
-    coordinator.configure(GroupConfig(offset_metadata_bytes_max=0))
+    coordinator.configure(GroupCoordinatorConfig(offset_metadata_bytes_max=0))
     request = OffsetCommitRequest("a", topics=topics())
     request.topics[0].partitions[0].committed_metadata = "!"
     outcome = coordinator.offset_commit(request, version=9, token="c", now_ms=0)
     assert code_of(outcome) == ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-def test_after_unloading_a_shard_is_elsewhere() -> None:
+def test_an_unloaded_shard_is_not_coordinated_here() -> None:
     coordinator = make(*range(COUNT))
     request = HeartbeatRequest("a", 1, "m")
     ((_, here),) = coordinator.heartbeat(request, token="t", now_ms=0).replies
@@ -220,7 +220,7 @@ def test_after_unloading_a_shard_is_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended_in", "told"),
+    ("ended_in", "expected"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -231,7 +231,7 @@ def test_after_unloading_a_shard_is_elsewhere() -> None:
         (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_clients_are_told_of_a_failed_append_in_the_coordinators_words(
-    ended_in: ErrorCode, told: ErrorCode
+def test_a_failed_append_becomes_a_code_of_the_coordinator(
+    ended_in: ErrorCode, expected: ErrorCode
 ) -> None:
-    assert coordinator_code(ended_in) is told
+    assert coordinator_code(ended_in) is expected

@@ -1,4 +1,4 @@
-"""Clients do whatever they like, time passes, appends fail, brokers restart: what must hold."""
+"""Clients act at random, time passes, appends fail, brokers restart: the invariants."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from ottla.coordinator.group import Group, GroupConfig, State
-from ottla.coordinator.keys import GroupKey, read_group_value, read_key
-from ottla.coordinator.outcome import Outcome
-from ottla.coordinator.rebalance import join_key, session_key, sync_key
-from ottla.coordinator.shard import GroupShard
+from ottla.coordinator.classic.group import ClassicGroup, ClassicGroupState, GroupCoordinatorConfig
+from ottla.coordinator.classic.rebalance import join_key, session_key, sync_key
+from ottla.coordinator.group_shard import GroupCoordinatorShard
+from ottla.coordinator.records import GroupMetadataKey, read_group_value, read_key
+from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
+from ottla.wire.fields import Message
 from ottla.wire.messages.delete_groups import DeleteGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import (
@@ -42,17 +43,18 @@ from ottla.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from ottla.wire.primitives import Message
 
 GROUP = "g"
 PARTITIONS = range(5)
-CONFIG = GroupConfig(max_size=5, initial_rebalance_delay_ms=1_000, max_session_timeout_ms=20_000)
+CONFIG = GroupCoordinatorConfig(
+    max_size=5, initial_rebalance_delay_ms=1_000, max_session_timeout_ms=20_000
+)
 PROTOCOLS = st.sampled_from([("range",), ("range", "sticky"), ("sticky", "range")])
 ERRORS = st.sampled_from([ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR])
 
 
 class Client:
-    """A consumer's memory. It may be wrong, as a real one's may after a while."""
+    """A consumer's memory, which may be outdated, like a real one's."""
 
     def __init__(self, name: str, instance: str | None) -> None:
         self.name = name
@@ -78,31 +80,31 @@ class GroupMachine(RuleBasedStateMachine):
         self.generation = 0  # the last one seen in this life of the shard
         self.stored_generation = 0
         self.clients = [Client(name, f"i-{name}" if name in "de" else None) for name in "abcdefg"]
-        self.clients[-1].instance = "i-e"  # g is e, started once more
+        self.clients[-1].instance = "i-e"  # g is e, restarted
         self.shard = self.new_shard()
 
-    def new_shard(self) -> GroupShard:
-        shard = GroupShard(0, config=CONFIG, uuid=lambda: str(next(self.uuids)))
+    def new_shard(self) -> GroupCoordinatorShard:
+        shard = GroupCoordinatorShard(0, config=CONFIG, uuid=lambda: str(next(self.uuids)))
         shard.load(Record(key=key, value=value) for key, value in self.log)
         outcome = shard.loaded(self.now_ms)
         assert not outcome.records
         assert not outcome.replies
         return shard
 
-    # -- what happens
+    # -- events
 
     @initialize(names=st.sets(st.sampled_from("abcdef"), min_size=2))
     def gather(self, names: set[str]) -> None:
-        """Left to chance alone, a group would seldom come to be."""
+        """At random, a group would seldom form."""
         for client in self.clients:
             if client.name in names:
                 self.join(self.clients.index(client), 3, ("range", "sticky"))
-        for _ in range(3):  # the group waits longer while more members come
+        for _ in range(3):  # the group waits longer while more members join
             self.time_passes(1_000)
 
     @rule()
     def regroup(self) -> None:
-        """Everybody who thinks that it is a member rejoins."""
+        """Every client that considers itself a member rejoins."""
         for who, client in enumerate(self.clients):
             if client.generation >= 0 and client not in self.waiting.values():
                 self.join(who, 9, ("sticky", "range"))
@@ -207,7 +209,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.carry_out(self.shard.delete_groups([GROUP], token=token, now_ms=self.now_ms))
 
     @rule(who=st.integers(0, 6))
-    def start_anew(self, who: int) -> None:
+    def restart_client(self, who: int) -> None:
         self.clients[who].member_id = ""
         self.clients[who].generation = -1
 
@@ -215,7 +217,7 @@ class GroupMachine(RuleBasedStateMachine):
     def restart(self, unloaded: bool) -> None:
         if unloaded:
             self.answer(self.shard.unload())
-        self.waiting.clear()  # else: the connections broke with the broker
+        self.waiting.clear()  # otherwise: the connections broke with the broker
         self.shard = self.new_shard()
         self.generation = self.stored_generation
 
@@ -224,14 +226,14 @@ class GroupMachine(RuleBasedStateMachine):
     def append_fails_next(self, code: ErrorCode) -> None:
         self.failure = code
 
-    # -- what comes of it
+    # -- responses
 
     def new_token(self, client: Client) -> int:
         token = next(self.tokens)
         self.waiting[token] = client
         return token
 
-    def carry_out(self, outcome: Outcome) -> None:
+    def carry_out(self, outcome: CoordinatorResult) -> None:
         replies = outcome.replies
         if outcome.records:
             if self.failure is not None:
@@ -244,7 +246,7 @@ class GroupMachine(RuleBasedStateMachine):
     def append(self, records: list[tuple[bytes, bytes | None]]) -> None:
         self.log.extend(records)
         for key, value in records:
-            if isinstance(read_key(key), GroupKey):
+            if isinstance(read_key(key), GroupMetadataKey):
                 self.stored_generation = 0 if value is None else read_group_value(value).generation
                 if value is None:
                     self.lives += 1
@@ -252,7 +254,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def answer(self, replies: list[tuple[object, Message]]) -> None:
         for token, message in replies:
-            client = self.waiting.pop(token)  # a token that is answered twice is not here
+            client = self.waiting.pop(token)  # a token answered twice is missing here
             match message:
                 case JoinGroupResponse():
                     self.hear_join(client, message)
@@ -283,7 +285,7 @@ class GroupMachine(RuleBasedStateMachine):
             key = (self.lives, client.generation, partition)
             assert self.owners.setdefault(key, owner) == owner
 
-    # -- what holds
+    # -- invariants
 
     @invariant()
     def every_request_waits_or_was_answered(self) -> None:
@@ -314,14 +316,14 @@ class GroupMachine(RuleBasedStateMachine):
         group = self.shard.groups.get(GROUP)
         if group is not None:
             check_group(group)
-            check_deadlines(group, self.shard)
+            checktimer(group, self.shard)
 
     def teardown(self) -> None:
         self.answer(self.shard.unload())
         assert not self.waiting
 
 
-def check_group(group: Group) -> None:
+def check_group(group: ClassicGroup) -> None:
     members = group.members
     assert group.awaiting_join_count == sum(m.join_token is not None for m in members.values())
     assert (group.leader in members) if members else group.leader is None
@@ -336,21 +338,21 @@ def check_group(group: Group) -> None:
         for name, _ in member.protocols:
             spoken[name] = spoken.get(name, 0) + 1
     assert group.supported_protocols == spoken
-    if group.state is State.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         assert not members
-    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+    if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
         assert members
         assert group.awaiting_join_count == 0
-    if group.state is not State.COMPLETING_REBALANCE:
+    if group.state is not ClassicGroupState.COMPLETING_REBALANCE:
         assert all(member.sync_token is None for member in members.values())
 
 
-def check_deadlines(group: Group, shard: GroupShard) -> None:
-    """Nobody waits for ever: there is always a time at which something will happen."""
-    deadlines = shard._deadlines
-    if group.state is State.PREPARING_REBALANCE:
+def checktimer(group: ClassicGroup, shard: GroupCoordinatorShard) -> None:
+    """No request waits forever: there is always a next deadline."""
+    deadlines = shard.timer
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         assert join_key(group) in deadlines
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         assert group.pending_sync
         assert sync_key(group) in deadlines
     for member in group.members.values():
@@ -362,7 +364,7 @@ def check_deadlines(group: Group, shard: GroupShard) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_long_random_walk(seed: int) -> None:
-    """Hypothesis shrinks well but walks slowly; this goes further, and says its seed."""
+    """Hypothesis shrinks well but walks slowly; this walks further, and prints its seed."""
     random = Random(seed)
     machine = GroupMachine()
     for _ in range(2_500):
@@ -387,7 +389,7 @@ def walk(machine: GroupMachine, random: Random) -> None:
         (lambda: machine.time_passes(passed_ms)): 8,
         machine.regroup: 6,
         machine.leader_syncs: 3,
-        (lambda: machine.start_anew(who)): 2,
+        (lambda: machine.restart_client(who)): 2,
         (lambda: machine.restart(random.choice([True, False]))): 1,
         machine.delete: 1,
         (lambda: machine.append_fails_next(ErrorCode.NOT_ENOUGH_REPLICAS)): 1,

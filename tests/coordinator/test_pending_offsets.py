@@ -1,4 +1,4 @@
-"""Offsets that transactions commit, beside a model that compares places in the log as Kafka."""
+"""Offsets of transactions, compared with a model that compares positions in the log, as Kafka."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ottla.coordinator.group import GroupConfig
-from ottla.coordinator.loading import Loading
-from ottla.coordinator.outcome import Outcome
-from ottla.coordinator.pending import Pending
-from ottla.coordinator.shard import GroupShard
+from ottla.coordinator.classic.group import GroupCoordinatorConfig
+from ottla.coordinator.group_shard import GroupCoordinatorShard
+from ottla.coordinator.latest_records import LatestRecords
+from ottla.coordinator.open_transactions import OpenTransactions
+from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
+from ottla.wire.fields import ZERO_UUID
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,7 +30,6 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.wire.primitives import ZERO_UUID
 
 NOW_MS = 1_700_000_000_000
 GROUPS = ("g", "h")
@@ -37,7 +37,7 @@ PARTITIONS = (0, 1)
 PRODUCERS = st.integers(1, 3)
 NOBODY = -1
 
-Place = tuple[str, int]
+TopicPartitionKey = tuple[str, int]
 
 
 class PendingMachine(RuleBasedStateMachine):
@@ -47,22 +47,22 @@ class PendingMachine(RuleBasedStateMachine):
         self.log: list[tuple[int, list[tuple[bytes, bytes | None]] | bool]] = []
         self.position = 0  # in the log
         self.fails = False
-        self.committed: dict[Place, tuple[int, int]] = {}  # offset, position
-        self.pending: dict[int, dict[Place, tuple[int, int]]] = {}
+        self.committed: dict[TopicPartitionKey, tuple[int, int]] = {}  # offset, position
+        self.pending: dict[int, dict[TopicPartitionKey, tuple[int, int]]] = {}
         self.shard = self.load()
 
-    def load(self) -> GroupShard:
-        shard = GroupShard(0, config=GroupConfig(), uuid=lambda: "u")
+    def load(self) -> GroupCoordinatorShard:
+        shard = GroupCoordinatorShard(0, config=GroupCoordinatorConfig(), uuid=lambda: "u")
         for producer_id, part in self.log:
             if isinstance(part, bool):
-                shard.load_end(producer_id, commit=part)
+                shard.load_marker(producer_id, commit=part)
             else:
                 shard.load([Record(key=key, value=value) for key, value in part], producer_id)
         shard.loaded(NOW_MS)
         return shard
 
-    def carry_out(self, outcome: Outcome) -> bool:
-        """Whether it is in the log."""
+    def carry_out(self, outcome: CoordinatorResult) -> bool:
+        """True if the producer's records are in the log."""
         if not outcome.records:
             return False
         if self.fails:
@@ -99,15 +99,15 @@ class PendingMachine(RuleBasedStateMachine):
         offset=st.integers(0, 99),
     )
     def txn_commit(self, producer: int, group: str, partitions: set[int], offset: int) -> None:
-        parts = [TxnOffsetCommitRequestPartition(each, offset) for each in partitions]
+        parts = [TxnOffsetCommitRequestPartition(partition, offset) for partition in partitions]
         request = TxnOffsetCommitRequest(
             "id", group, producer, 0, topics=[TxnOffsetCommitRequestTopic("t", partitions=parts)]
         )
         request.generation_id = -1
         outcome = self.shard.txn_offset_commit(request, version=5, token=1, now_ms=NOW_MS)
         if self.carry_out(outcome):
-            for each in partitions:
-                place = (group, each)
+            for partition in partitions:
+                place = (group, partition)
                 self.pending.setdefault(producer, {})[place] = (offset, self.position)
 
     @rule(producer=PRODUCERS, commit=st.booleans())
@@ -140,7 +140,7 @@ class PendingMachine(RuleBasedStateMachine):
             self.committed.clear()
             self.pending.clear()
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: TopicPartitionKey) -> None:
         self.committed.pop(place, None)
         for places in self.pending.values():
             places.pop(place, None)
@@ -155,10 +155,10 @@ class PendingMachine(RuleBasedStateMachine):
         for group in GROUPS:
             (topic,) = self.shard.offset_fetch(group, asked)
             (stable,) = self.shard.offset_fetch(group, asked, stable=True)
-            for each, strict in zip(topic.partitions, stable.partitions, strict=True):
-                place = (group, each.partition_index)
+            for shown, strict in zip(topic.partitions, stable.partitions, strict=True):
+                place = (group, shown.partition_index)
                 known = self.committed.get(place, (-1, 0))[0]
-                assert (each.committed_offset, each.error_code) == (known, 0)
+                assert (shown.committed_offset, shown.error_code) == (known, 0)
                 unstable = any(place in places for places in self.pending.values())
                 if unstable:
                     assert group in self.shard.groups
@@ -174,8 +174,8 @@ TestPendingOffsets.settings = settings(
 )
 
 
-def test_what_is_dropped_leaves_nothing_behind() -> None:
-    pending: Pending[str, int] = Pending()
+def test_dropped_offsets_leave_nothing_behind() -> None:
+    pending: OpenTransactions[str, int] = OpenTransactions()
     pending.put(1, "a", 5)
     pending.put(1, "b", 6)
     pending.put(2, "a", 7)
@@ -186,19 +186,19 @@ def test_what_is_dropped_leaves_nothing_behind() -> None:
     assert not len(pending)
 
 
-def test_what_is_put_back_has_its_old_place() -> None:
-    pending: Pending[str, int] = Pending()
+def test_restored_offsets_keep_their_order() -> None:
+    pending: OpenTransactions[str, int] = OpenTransactions()
     pending.put(1, "a", 5)
     pending.put(2, "a", 7)
-    before = pending.of("a")
+    before = pending.values_of("a")
     pending.put(1, "a", 9)
     pending.restore("a", before)
     assert pending.end(2, commit=True) == [("a", 7)]
     assert pending.end(1, commit=True) == []  # overtaken
 
 
-def test_a_record_without_a_key_is_passed_over() -> None:
-    loading = Loading()
+def test_a_record_without_a_key_is_skipped() -> None:
+    loading = LatestRecords()
     loading.add([Record(key=None, value=b"v")])
     loading.add([Record(key=None, value=b"v")], 7)
     assert (loading.latest, list(loading.open())) == ({}, [])

@@ -1,7 +1,7 @@
-"""Producers, coordinators that come and go, appends and markers that fail, in any order.
+"""Producers, restarted coordinators, failing appends and markers, in any order.
 
-Beside the shard runs what may be said of it from outside: a decision that a client was told of
-stands, every partition of a transaction is told the same, and who was fenced gets nowhere.
+A model beside the shard checks what clients may rely on: a decision that a client has received
+stands, all partitions of a transaction get the same one, and a fenced producer is refused.
 """
 
 from __future__ import annotations
@@ -13,19 +13,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.coordinator.transactions.keys import read_key, read_value
-from ottla.coordinator.transactions.outcome import Markers, Outcome, Result
+from ottla.coordinator.result import CoordinatorResult
+from ottla.coordinator.transactions.records import read_key, read_value
+from ottla.coordinator.transactions.result import (
+    TransactionMarkers,
+    TransactionResult,
+)
 from ottla.coordinator.transactions.shard import (
     MARKER_RETRY_INTERVAL_MS,
     TransactionConfig,
-    TransactionShard,
+    TransactionCoordinatorShard,
 )
 from ottla.coordinator.transactions.transaction import (
     EPOCH_MAX,
     PREPARED,
-    Partition,
-    State,
-    Transaction,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionState,
 )
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
@@ -39,18 +43,25 @@ partitions = st.frozensets(st.sampled_from([("t", 0), ("t", 1), ("u", 0)]), min_
 
 
 class Producer:
-    """What a client knows of itself; it may be out of date."""
+    """A client's own state, which may be outdated."""
 
     def __init__(self) -> None:
         self.producer_id = -1
         self.epoch = -1
 
 
-class Told(NamedTuple):
-    """Whom an answer is for, and what was asked."""
+class ResponseToken(NamedTuple):
+    """The client that a response is for, and its request."""
 
     name: tuple[str, str]
     what: str
+
+
+def _unmarked(transaction: TransactionMetadata | None) -> TransactionMetadata | None:
+    """Written markers are not stored, so a failed append does not undo them."""
+    if transaction is None or transaction.state not in PREPARED:
+        return transaction
+    return transaction._replace(partitions=frozenset())
 
 
 class TransactionMachine(RuleBasedStateMachine):
@@ -61,19 +72,24 @@ class TransactionMachine(RuleBasedStateMachine):
         self.numbers = itertools.count(0)
         self.has_ids = True
         self.fails = False  # the next append
-        self.away: set[Partition] = set()
-        self.producers = {(each, who): Producer() for each in IDS for who in ("first", "second")}
+        self.away: set[TopicPartition] = set()
+        self.producers = {
+            (transactional_id, who): Producer()
+            for transactional_id in IDS
+            for who in ("first", "second")
+        }
         self.asked: set[int] = set()
         self.tokens = itertools.count(0)
-        self.last: Result | None = None
-        # What partitions have heard: the decision of each producer id and epoch.
+        self.last: TransactionResult | None = None
+        self.before: dict[str, TransactionMetadata] = {}  # as the log has it
+        # What partitions have received: the decision of each producer id and epoch.
         self.heard: dict[tuple[int, int], bool] = {}
         self.load()
 
     # -- the world around the shard
 
     def load(self) -> None:
-        self.shard = TransactionShard(
+        self.shard = TransactionCoordinatorShard(
             0, coordinator_epoch=0, config=TransactionConfig(), ids=self.take
         )
         self.shard.load(Record(key=key, value=value) for key, value in self.log)
@@ -84,19 +100,20 @@ class TransactionMachine(RuleBasedStateMachine):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return next(self.numbers)
 
-    def carry_out(self, outcome: Outcome) -> None:
+    def carry_out(self, outcome: CoordinatorResult) -> None:
         replies = outcome.replies
         markers = outcome.markers
         if outcome.records and self.fails:
             self.fails = False
-            before = dict(outcome.before)
             replies = self.shard.failed(outcome, ErrorCode.NOT_ENOUGH_REPLICAS, now_ms=self.now_ms)
             assert all(r.code is ErrorCode.COORDINATOR_NOT_AVAILABLE for _, r in replies)
-            for each, was in before.items():
-                assert self.shard.transactions.get(each) == was
+            for name in IDS:
+                was, now = self.before.get(name), self.shard.transactions.get(name)
+                assert _unmarked(now) == _unmarked(was)
             markers = []
         else:
             self.log.extend(outcome.records)
+            self.before = dict(self.shard.transactions)
         for token, result in replies:
             assert token in self.asked
             self.asked.discard(token)  # type: ignore[arg-type]
@@ -105,10 +122,10 @@ class TransactionMachine(RuleBasedStateMachine):
             codes = {where: self.write(wanted, where) for where in wanted.partitions}
             self.carry_out(self.shard.marked(wanted, codes, now_ms=self.now_ms))
 
-    def write(self, markers: Markers, partition: Partition) -> ErrorCode:
+    def write(self, markers: TransactionMarkers, partition: TopicPartition) -> ErrorCode:
         if partition in self.away:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if markers.transaction_version >= 2:  # else several transactions share an epoch
+        if markers.transaction_version >= 2:  # otherwise several transactions share an epoch
             key = (markers.producer_id, markers.producer_epoch)
             assert self.heard.setdefault(key, markers.commit) == markers.commit
         return ErrorCode.NONE
@@ -119,13 +136,13 @@ class TransactionMachine(RuleBasedStateMachine):
         self.last = None
         return token
 
-    def told(self) -> Result:
-        """Every request is answered, once, and at once."""
+    def reply(self) -> TransactionResult:
+        """Every request is answered once and immediately."""
         assert self.last is not None
         assert not self.asked
         return self.last
 
-    # -- what happens
+    # -- events
 
     @rule(transactional_id=ids, who=producers, resume=st.booleans(), hears=st.booleans())
     def init(self, transactional_id: str, who: str, resume: bool, hears: bool) -> None:
@@ -142,9 +159,9 @@ class TransactionMachine(RuleBasedStateMachine):
             now_ms=self.now_ms,
         )
         self.carry_out(outcome)
-        result = self.told()
+        result = self.reply()
         if result.code is ErrorCode.NONE:
-            assert before is None or before.state not in (State.ONGOING, *PREPARED)
+            assert before is None or before.state not in (TransactionState.ONGOING, *PREPARED)
             if before is not None and expected is None:
                 old, new = (before.producer_id, before.epoch), result[1:]
                 assert new[0] != old[0] or new[1] > old[1]
@@ -153,7 +170,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(transactional_id=ids, who=producers, added=partitions, version=versions)
     def add(
-        self, transactional_id: str, who: str, added: frozenset[Partition], version: int
+        self, transactional_id: str, who: str, added: frozenset[TopicPartition], version: int
     ) -> None:
         producer = self.producers[transactional_id, who]
         outcome = self.shard.add_partitions(
@@ -166,10 +183,10 @@ class TransactionMachine(RuleBasedStateMachine):
             now_ms=self.now_ms,
         )
         self.carry_out(outcome)
-        result = self.told()
+        result = self.reply()
         if result.code is ErrorCode.NONE:
             transaction = self.shard.transactions[transactional_id]
-            assert transaction.state is State.ONGOING
+            assert transaction.state is TransactionState.ONGOING
             assert added <= transaction.partitions
             assert (transaction.producer_id, transaction.epoch) == (
                 producer.producer_id,
@@ -196,14 +213,14 @@ class TransactionMachine(RuleBasedStateMachine):
             now_ms=self.now_ms,
         )
         self.carry_out(outcome)
-        result = self.told()
+        result = self.reply()
         if result.code is not ErrorCode.NONE:
             return
         after = self.shard.transactions[transactional_id]
         assert after.commits == commit
-        assert after.state is not State.ONGOING
-        if before is not None and before.state is State.ONGOING:
-            assert before.epoch == producer.epoch  # nobody ends what is not its own
+        assert after.state is not TransactionState.ONGOING
+        if before is not None and before.state is TransactionState.ONGOING:
+            assert before.epoch == producer.epoch  # no producer ends another's transaction
         if version == 2:
             assert (result.producer_id, result.producer_epoch) == (
                 after.producer_after,
@@ -213,7 +230,7 @@ class TransactionMachine(RuleBasedStateMachine):
                 producer.producer_id, producer.epoch = result.producer_id, result.producer_epoch
 
     @rule(away=st.sets(st.sampled_from([("t", 0), ("t", 1), ("u", 0)])))
-    def leaders(self, away: set[Partition]) -> None:
+    def leaders(self, away: set[TopicPartition]) -> None:
         self.away = away
 
     @rule()
@@ -237,10 +254,10 @@ class TransactionMachine(RuleBasedStateMachine):
         before = self.shard.transactions
         self.fails = False
         self.load()
-        for each, was in before.items():
-            now = self.shard.transactions[each]
+        for transactional_id, was in before.items():
+            now = self.shard.transactions[transactional_id]
             if was.state in PREPARED:
-                assert now.commits == was.commits  # what is decided stays so
+                assert now.commits == was.commits  # decisions are final
             else:
                 assert now == was._replace(last_epoch=-1)
 
@@ -248,7 +265,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(transactional_id=ids)
     def come_to_the_last_epochs(self, transactional_id: str) -> None:
         transaction = self.shard.transactions.get(transactional_id)
-        if transaction is None or transaction.state is not State.EMPTY:
+        if transaction is None or transaction.state is not TransactionState.EMPTY:
             return
         for who in ("first", "second"):
             producer = self.producers[transactional_id, who]
@@ -256,39 +273,44 @@ class TransactionMachine(RuleBasedStateMachine):
                 producer.epoch = EPOCH_MAX - 2
         if transaction.epoch < EPOCH_MAX - 2:
             now = transaction._replace(epoch=EPOCH_MAX - 2, last_epoch=-1)
-            self.shard._change(transactional_id, now, outcome := Outcome(0))
-            self.log.extend(outcome.records)
+            event = self.shard.new_event(self.now_ms)
+            self.shard._change(transactional_id, now, event)
+            self.carry_out(event.result)
 
     def teardown(self) -> None:
-        """Once everything is there again, every decision is carried out, every other aborted."""
+        """Once everything works again, every decision is executed, and all others are aborted."""
         self.away, self.fails, self.has_ids = set(), False, True
         self.wait(TIMEOUT_MS + 20_000)
         self.wait(20_000)
         for transaction in self.shard.transactions.values():
-            assert transaction.state in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+            assert transaction.state in (
+                TransactionState.EMPTY,
+                TransactionState.COMPLETE_COMMIT,
+                TransactionState.COMPLETE_ABORT,
+            )
 
-    # -- what always holds
+    # -- invariants
 
     @invariant()
     def the_log_says_what_is_known(self) -> None:
-        stored: dict[str, Transaction] = {}
+        stored: dict[str, TransactionMetadata] = {}
         for key, value in self.log:
             transactional_id = read_key(key)
             assert transactional_id is not None
             assert value is not None
             stored[transactional_id] = read_value(value)
         assert stored.keys() == self.shard.transactions.keys()
-        for each, known in self.shard.transactions.items():
+        for name, known in self.shard.transactions.items():
             # Which markers were written, and the epoch before, are not stored.
-            assert known.partitions <= stored[each].partitions
-            same = {"partitions": frozenset[Partition](), "last_epoch": -1}
-            assert known._replace(**same) == stored[each]._replace(**same)  # type: ignore[arg-type]
+            assert known.partitions <= stored[name].partitions
+            same = {"partitions": frozenset[TopicPartition](), "last_epoch": -1}
+            assert known._replace(**same) == stored[name]._replace(**same)  # type: ignore[arg-type]
 
     @invariant()
     def epochs_are_in_range(self) -> None:
         for transaction in self.shard.transactions.values():
             assert 0 <= transaction.epoch <= EPOCH_MAX
-            if transaction.state is State.EMPTY:
+            if transaction.state is TransactionState.EMPTY:
                 assert not transaction.partitions
 
 

@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def one_run(case: Case, seed: int, seconds: float) -> bool:
-    """Whether every promise was kept."""
+    """True if there was no violation."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
     run = Run(case, seed, seconds, directory, say=lambda text: None)
     start = time.monotonic()

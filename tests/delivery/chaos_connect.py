@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE), str(HERE.parent / "compat")]
+sys.path += map(str, (HERE, HERE.parent / "compat", HERE.parent.parent / "tools"))
 
 from delivery_connect import ConnectRun, connector_of, lives, summary  # noqa: E402
 from delivery_connect_subjects import SUBJECTS  # noqa: E402
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def one_run(seed: int, count: int, named: str | None) -> bool:
-    """Whether everything was there, as often as it may."""
+    """True if every record was there as often as it should be."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-connect-{seed}-"))
     connector = named or connector_of(seed)
     plan = lives(seed, count, sink=SUBJECTS[connector].sink, zombies=True)

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE), str(HERE.parent / "compat")]
+sys.path += map(str, (HERE, HERE.parent / "compat", HERE.parent.parent / "tools"))
 
 from delivery_run import seed_of_this_run  # noqa: E402
 from delivery_spark import SparkRun, lives, summary  # noqa: E402
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def one_run(seed: int, count: int, *, streams: bool) -> bool:
-    """Whether every record was there once."""
+    """True if every record was there once."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-spark-{seed}-"))
     plan = (stream_lives if streams else lives)(seed, count, brokers=True, zombies=True)
     kind = StreamsRun if streams else SparkRun

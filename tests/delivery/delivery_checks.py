@@ -1,4 +1,4 @@
-"""The promises, one function each: History in, the sentences about what was broken out."""
+"""The guarantees, one function each: History in, violations out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN_MAX = 20
 
 
 def violations(history: History) -> list[str]:
-    """Everything that is wrong with this run; nothing, if all is well."""
+    """All violations of this run."""
     found: list[str] = list(history.accidents)
     for check in (*ALWAYS, MODES[history.mode]):
         broken = list(check(history))
@@ -30,11 +30,11 @@ def violations(history: History) -> list[str]:
     return found
 
 
-# What holds in every mode
+# Guarantees of every mode
 
 
 def offsets_are_dense(history: History) -> Iterator[str]:
-    """Every offset is a record, or a marker in its place: nothing is skipped."""
+    """Every offset is a record or a marker: none is skipped."""
     for place, batches in history.logs.items():
         expected = 0
         for batch in batches:
@@ -47,7 +47,7 @@ def offsets_are_dense(history: History) -> Iterator[str]:
 
 
 def offsets_are_stable(history: History) -> Iterator[str]:
-    """One value for an offset, whenever it is read."""
+    """An offset has the same record whenever it is read."""
     first = {
         (place, batch.base_offset): batch
         for place, batches in history.logs.items()
@@ -66,7 +66,7 @@ def watermarks_never_go_back(history: History) -> Iterator[str]:
 
 
 def acknowledged_records_are_stored(history: History) -> Iterator[str]:
-    """At the very offset that the producer was told."""
+    """Acknowledged records are at the offset that the producer got."""
     stored = {
         (place, record.offset): record.value
         for place, batches in history.logs.items()
@@ -74,7 +74,7 @@ def acknowledged_records_are_stored(history: History) -> Iterator[str]:
         for record in batch.records
     }
     for name, topic, partition, offset in history.entries("acked"):
-        if offset is None:  # acks=0: nobody said where
+        if offset is None:  # acks=0: there is no offset
             continue
         found = stored.get(((topic, partition), offset))
         if found is None or found.decode() != name:
@@ -91,7 +91,7 @@ def read_committed_shows_what_was_committed(history: History) -> Iterator[str]:
 
 
 def observers_saw_what_was_committed(history: History) -> Iterator[str]:
-    """Each record once, in the order of offsets; none of an aborted transaction; none left out."""
+    """Observers get each committed record once, in the order of offsets."""
     for name in history.observers:
         seen: dict[tuple[str, int], list[tuple[int, str]]] = defaultdict(list)
         for line in history.journals[name]:
@@ -110,10 +110,10 @@ def observers_saw_what_was_committed(history: History) -> Iterator[str]:
 def a_partition_has_one_owner(history: History) -> Iterator[str]:
     log = GroupLog().read(history.group_batches)
     for group, generation, members in log.generations:
-        owners = Counter(one for owned in members.values() for one in owned)
-        for one, count in owners.items():
+        owners = Counter(partition for owned in members.values() for partition in owned)
+        for partition, count in owners.items():
             if count > 1:
-                yield f"{group}: {one} has {count} owners in generation {generation}"
+                yield f"{group}: {partition} has {count} owners in generation {generation}"
     yield from log.shared
     for (group, member), epochs in log.epochs.items():
         for before, after in pairwise(epochs):
@@ -122,10 +122,10 @@ def a_partition_has_one_owner(history: History) -> Iterator[str]:
 
 
 def committed_offsets_never_go_back(history: History) -> Iterator[str]:
-    """Nobody in these tests asks for that: neither in the log, nor in OffsetFetch's answers.
+    """Committed offsets never decrease, neither in the log nor in OffsetFetch's answers.
 
-    Unless a commit was given up by its worker, which went on: its client sends the same once more,
-    maybe after the next one. A commit has no number that could tell; it repeats one that was there.
+    The exception is a commit that its worker gave up on and continued: the client sends it again,
+    maybe after the next one. A commit has no sequence number, so it must repeat an earlier offset.
     """
     late = any(line.startswith(GIVEN_UP_COMMITS) for (line, *_) in history.entries("note"))
     log = GroupLog().read(history.group_batches)
@@ -145,19 +145,19 @@ def _backwards(what: str, offsets: Sequence[int], late: bool) -> Iterator[str]:
             yield f"the committed offset of {what} went from {before} to {after}"
 
 
-# What a mode promises
+# Guarantees of a mode
 
 
 def at_most_once(history: History) -> Iterator[str]:
-    """May lose, never doubles."""
+    """Records may be lost, but never duplicated."""
     yield from repeated(history, history.input)
     yield from repeated(history, history.output)
     yield from invented(history)
 
 
 def at_least_once(history: History) -> Iterator[str]:
-    """May double what it transforms, never loses what was acknowledged. An idempotent producer
-    (KIP-98) doubles nothing by itself: the input has each record once."""
+    """Acknowledged records are never lost; transformed ones may be duplicated. An idempotent
+    producer (KIP-98) writes no duplicates itself: the input has each record once."""
     yield from repeated(history, history.input)
     yield from invented(history)
     there = {record.value for record in history.visible(history.input)}
@@ -199,19 +199,19 @@ def invented(history: History) -> Iterator[str]:
 
 
 def torn(history: History, topic: str) -> Iterator[str]:
-    """A transaction is visible with all of its records, or with none."""
+    """All records of a transaction are visible, or none."""
     transactions: dict[str, list[RecordId]] = defaultdict(list)
     for record in history.visible(topic):
-        one = RecordId.of(record.key)
-        transactions[one.transaction].append(one)
+        record_id = RecordId.of(record.key)
+        transactions[record_id.transaction].append(record_id)
     for name, records in transactions.items():
-        if sorted(one.number for one in records) != list(range(records[0].count)):
-            numbers = sorted(one.number for one in records)
+        if sorted(record_id.number for record_id in records) != list(range(records[0].count)):
+            numbers = sorted(record_id.number for record_id in records)
             yield f"{topic} has {numbers} of the {records[0].count} records of {name}"
 
 
 def outcomes(history: History) -> Iterator[str]:
-    """What the writer was told is what became of its transaction."""
+    """A transaction's outcome is the one that its writer got."""
     seen = {
         RecordId.of(record.key).transaction
         for topic in (history.input, history.output)
@@ -227,8 +227,8 @@ def outcomes(history: History) -> Iterator[str]:
 
 def difference(shown: Iterable[object], wanted: Iterable[object]) -> str:
     have, want = list(shown), list(wanted)
-    extra = [one for one in have if one not in want][:3]
-    missing = [one for one in want if one not in have][:3]
+    extra = [record for record in have if record not in want][:3]
+    missing = [record for record in want if record not in have][:3]
     if not extra and not missing:
         return f"{len(have)} records in another order, or one of them twice, instead of {len(want)}"
     return f"{len(have)} records instead of {len(want)}; too many: {extra}, missing: {missing}"
@@ -255,12 +255,12 @@ MODES: dict[str, Check] = {
 
 
 def records_through(history: History) -> int:
-    """Different records that came out: a run in which nothing happens proves nothing."""
+    """Count of different records that came out: a run without any proves nothing."""
     return len({record.value for record in history.visible(history.output)})
 
 
 def evidence(history: History) -> dict[str, int]:
-    """How much of each kind the checks had before them: none of it may be nothing."""
+    """How much of each kind the checks have examined: none of the counts may be 0."""
     log = GroupLog().read(history.group_batches)
     return {
         "records through": records_through(history),
@@ -277,7 +277,7 @@ def evidence(history: History) -> dict[str, int]:
 
 
 def summary(history: History) -> str:
-    """By what the writers' journals say was sent, and what the logs show of it."""
+    """Counts of what the writers' journals say was sent, and of what is in the logs."""
     into: list[Record] = history.visible(history.input)
     out = history.visible(history.output)
     different = {record.value for record in out}
@@ -296,7 +296,7 @@ def summary(history: History) -> str:
 
 
 def due(history: History) -> set[bytes | None]:
-    """What has to come out: all that is in, and what a writer has been told is."""
+    """The records that must come out: all input, and all that was acknowledged."""
     into = {record.value for record in history.visible(history.input)}
     if history.mode == "exactly_once":
         ended = {name for (name,) in history.entries("committed")}

@@ -1,12 +1,12 @@
-"""The programs that workers are, each on a client of its own, and how they are started.
+"""The worker programs, each with a different client, and how they are started.
 
     delivery_worker.py       librdkafka (confluent-kafka): transaction version 1
     delivery_worker_aio.py   aiokafka: transaction version 1
     DeliverySource.java      the Java client: transaction version 2, transactions back to back
     deliver (franz-go)       the same in Go, where tools/setup_test_clients.sh --maven has built it
 
-Version 2 (KIP-890) is another protocol: the epoch rises with each end, and partitions are added by
-being written to. A run without a client that speaks it says nothing about it.
+Version 2 (KIP-890) is a different protocol: each end raises the epoch, and Produce adds partitions
+implicitly. Only a run with a client of that version tests it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ JAVA = REPOSITORY / "tools" / "clients" / "java" / "DeliverySource.java"
 FRANZ_GO = Path(os.environ.get("OTTLA_FRANZ_GO", CACHE / "franz-go" / "deliver"))
 JARS = CACHE / "java-client"
 COMPILE_S_MAX = 120.0
-# slf4j has no logger here, and says so.
+# slf4j warns because it has no logger here.
 FLAGS = ("-Xmx128M", "-Dslf4j.internal.verbosity=ERROR", *SHORT_LIVED)
 
 
 def command(program: Path, given: Mapping[str, object], directory: Path) -> list[str]:
-    """`directory` is the run's: what has to be compiled is compiled there, once."""
+    """Compiled classes are cached in `directory`, the run's."""
     if program.suffix == ".py":
         return [sys.executable, str(program), json.dumps(given)]
     words = [f"{name}={value}" for name, value in given.items()]

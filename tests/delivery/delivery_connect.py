@@ -1,9 +1,9 @@
-"""A connector that is killed at moments which a seed has chosen, then the facts.
+"""A connector that is killed at moments chosen by a seed, then the evaluation.
 
-Each life of the worker ends with a fault: a point of the sink's work, a worker of Spark, the
-process of a task, the driver, all of them, the broker, or a freeze, after which the old worker goes
-on beside the new one. What is copied grows meanwhile (delivery_connect_subjects.py): a fault hits a
-connector that has something to do.
+Each life of the worker ends with a fault: a death at a point of the sink's work, or of a Spark
+worker, a task's process, the driver, all of them, or the broker, or a freeze, after which the old
+worker continues beside the new one. The input grows meanwhile (delivery_connect_subjects.py), so
+that a fault hits a busy connector.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ JOB = HERE / "delivery_connect_job.py"
 PLUGINS = HERE.parent / "connect" / "run"
 NAME = "subject"
 AFTER_MAX = 300
-FIRST = 100  # so much is there when a life begins; the rest comes when it has begun to work
-IN_A_LIFE = 5000  # unless its fault comes sooner, which it does
+FIRST = 100  # records at the start of a life; the others follow when it has begun to work
+IN_A_LIFE = 5000  # the most in a life; its fault usually comes sooner
 PAUSE_S_MAX = 0.06
 LIFE_S_MAX = 300.0
 LAST_LIVES_MAX = 3
@@ -47,8 +47,8 @@ KINDS = ("worker", "host", "driver", "all", "broker")
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """How a life ends: when `after` more has arrived, and a moment later."""
+class WorkerLife:
+    """How a life ends: a moment after `after` more records have arrived."""
 
     kind: str
     after: int = 0
@@ -63,8 +63,8 @@ class Life:
         return f"{what} after {self.after} ({self.master})"
 
 
-def lives(seed: int, count: int, *, sink: bool = False, zombies: bool = False) -> list[Life]:
-    """What the seed alone decides. A sink connector does not come to the points of the sink."""
+def lives(seed: int, count: int, *, sink: bool = False, zombies: bool = False) -> list[WorkerLife]:
+    """The plan, which depends only on the seed. Sink connectors never pass the sink's points."""
     chance = random.Random(f"connect {seed}")
     kinds = (*KINDS, *(() if sink else ("point", "point", "point")))
     found = []
@@ -75,9 +75,9 @@ def lives(seed: int, count: int, *, sink: bool = False, zombies: bool = False) -
         if kind == "point":
             point, who = chance.choice(sorted(POINTS)), chance.choice(WHO)
             hit = chance.randrange(1, 4)
-            found.append(Life(kind, after, delay_s, point, who, hit, master))
+            found.append(WorkerLife(kind, after, delay_s, point, who, hit, master))
         else:
-            found.append(Life(kind, after, delay_s, master=master))
+            found.append(WorkerLife(kind, after, delay_s, master=master))
     return found
 
 
@@ -88,7 +88,7 @@ def connector_of(seed: int) -> str:
 @dataclass(slots=True)
 class ConnectRun:
     seed: int
-    plan: list[Life]
+    plan: list[WorkerLife]
     directory: Path
     connector: str = "numbers"
     """Of SUBJECTS."""
@@ -102,7 +102,7 @@ class ConnectRun:
     _zombie: subprocess.Popen[bytes] | None = None
 
     def __call__(self) -> list[str]:
-        """What is wrong, when all is over."""
+        """The violations at the end."""
         self.say(f"connect, {self.connector}: OTTLA_SEED={self.seed}, {len(self.plan)} lives")
         self.directory.mkdir(parents=True, exist_ok=True)
         self._broker = start_broker(self.directory / "broker", BROKER_SETTINGS)
@@ -124,7 +124,7 @@ class ConnectRun:
 
     @contextmanager
     def _growing(self) -> Iterator[None]:
-        """A thread that brings more, as far as it may, whatever happens to the connector."""
+        """A thread that adds input up to the limit, whatever happens to the connector."""
         over = threading.Event()
         chance = random.Random(f"grow {self.seed}")
 
@@ -142,14 +142,14 @@ class ConnectRun:
             thread.join()
 
     def _come_through(self) -> None:
-        """The last life. Spark may fail to start on a busy machine: it is then started again."""
+        """The last life. If Spark fails to start on a busy machine, it is started again."""
         for number in range(len(self.plan), len(self.plan) + LAST_LIVES_MAX):
-            self._live(Life("none"), number)
+            self._live(WorkerLife("none"), number)
             if self._is_through():
                 return
         raise AssertionError(f"not through:\n{tail(self.directory / f'life-{number}.log')}")
 
-    def _live(self, life: Life, number: int) -> None:
+    def _live(self, life: WorkerLife, number: int) -> None:
         with (self.directory / f"life-{number}.log").open("wb") as output:
             job = self._start(life, number, output)
             try:
@@ -164,7 +164,7 @@ class ConnectRun:
                     end(family(job.pid))
                     job.wait()
 
-    def _start(self, life: Life, number: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(self, life: WorkerLife, number: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
         text = "org.apache.kafka.connect.storage.StringConverter"
         given = {
             "name": NAME,
@@ -180,14 +180,14 @@ class ConnectRun:
                 "plugin.path": str(PLUGINS),
             },
         }
-        path = os.pathsep.join(each for each in (str(HERE), str(PLUGINS), *sys.path) if each)
+        path = os.pathsep.join(path for path in (str(HERE), str(PLUGINS), *sys.path) if path)
         places = self._places(number)
         places.mkdir()
         environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(places)}
         if life.point:
-            wish = {"point": life.point, "hit": life.hit, "who": life.who}
-            wish["once"] = str(self._died(number))  # its successors must get somewhere
-            environment[DIE] = json.dumps(wish)
+            crash = {"point": life.point, "hit": life.hit, "who": life.who}
+            crash["once"] = str(self._died(number))  # its successors must make progress
+            environment[DIE] = json.dumps(crash)
         return subprocess.Popen(
             [sys.executable, str(JOB), json.dumps(given)],
             stdout=output,
@@ -195,8 +195,8 @@ class ConnectRun:
             env=environment,
         )
 
-    def _wait(self, life: Life, job: subprocess.Popen[bytes], number: int) -> None:
-        """Until the fault has come, or all is through without it."""
+    def _wait(self, life: WorkerLife, job: subprocess.Popen[bytes], number: int) -> None:
+        """Wait until the fault has happened, or everything is processed without it."""
         deadline = time.monotonic() + LIFE_S_MAX
         before, fed, hurt = self._subject.arrived(), life.kind == "none", False
         self._limit = self._subject.count + FIRST
@@ -213,9 +213,8 @@ class ConnectRun:
             if arrived and not fed and not hurt:
                 fed, self._limit = True, self._subject.count + IN_A_LIFE
             if life.kind not in ("none", "point") and not hurt and arrived >= life.after:
-                hurt = True
                 time.sleep(life.delay_s)
-                self._hurt(life, job, number)
+                hurt = self._hurt(life, job, number)
                 if life.kind == "freeze":
                     return
             if self._is_through():
@@ -224,57 +223,60 @@ class ConnectRun:
         raise AssertionError(f"not through:\n{tail(self.directory / f'life-{number}.log')}")
 
     def _note(self, what: str) -> None:
-        """A fault has come: more than a little is not needed any more."""
+        """After a fault, only a little more input is needed."""
         self.done[what] += 1
         if self._subject.found() < self._subject.count or self._is_growing():
             self.done["while there was work"] += 1
         self._limit = min(self._limit, self._subject.count + FIRST)
 
-    def _hurt(self, life: Life, job: subprocess.Popen[bytes], number: int) -> None:
+    def _hurt(self, life: WorkerLife, job: subprocess.Popen[bytes], number: int) -> bool:
+        """False if what is to be killed does not run at this moment: it is tried again."""
         hosts = self._hosts(number)
-        pids = [each for each in family(job.pid) if each not in hosts]
-        workers = [each for each in pids if is_python_worker(each)]
+        pids = [pid for pid in family(job.pid) if pid not in hosts]
+        workers = [pid for pid in pids if is_python_worker(pid)]
         chance = random.Random(life.delay_s)
+        one_of = {"worker": workers, "host": hosts}.get(life.kind)
+        if one_of == []:
+            return False
         self._note(life.kind)
-        if life.kind == "worker" and workers:
-            kill(chance.choice(workers))
-        elif life.kind == "host" and hosts:
-            kill(chance.choice(hosts))
+        if one_of:
+            kill(chance.choice(one_of))
         elif life.kind == "broker":
             self._broker.kill()
             self._broker.start()
         elif life.kind in ("driver", "all"):
             for pid in pids if life.kind == "all" else set(pids) - set(workers):
                 kill(pid)
+        return True
 
     def _hosts(self, number: int) -> list[int]:
-        """The processes of the tasks: they are nobody's children."""
+        """The processes of the tasks, which are not children of the worker."""
         mark = f"TMPDIR={self._places(number)}".encode()
         found = []
-        for each in Path("/proc").glob("[0-9]*"):
+        for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                is_host = (each / "comm").read_text().startswith("connect-")
-                if is_host and mark in (each / "environ").read_bytes().split(b"\0"):
-                    found.append(int(each.name))
+                is_host = (entry / "comm").read_text().startswith("connect-")
+                if is_host and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
         return found
 
     def _died(self, number: int) -> Path:
-        """Is there when a process of this life has died at its point."""
+        """A file that exists once a process of this life has died at its point."""
         return self.directory / f"died-{number}"
 
     def _places(self, number: int) -> Path:
-        """What is for the processes of one life, and no other: they are known by it."""
+        """A directory for the processes of one life only, which identifies them."""
         return Path(tempfile.gettempdir()) / f"oc-{os.getpid()}-{number}"
 
     def _thaw_and_end(self) -> None:
-        """A zombie goes on beside the worker that has taken its place, for a moment."""
+        """Let a zombie run for a moment beside the worker that has replaced it."""
         if self._frozen:
             end(self._frozen, signal.SIGCONT)
             deadline = time.monotonic() + ZOMBIE_S
             while time.monotonic() < deadline:
                 self._subject.watch()
                 time.sleep(TICK_S)
-            end([each for first in self._frozen for each in family(first)])
+            end([pid for first in self._frozen for pid in family(first)])
             assert self._zombie is not None
             self._zombie.wait()
             self._frozen = []
@@ -283,7 +285,7 @@ class ConnectRun:
         return self._subject.grows and self._subject.count < self._limit
 
     def _is_through(self) -> bool:
-        """Nothing more comes, and all of it has arrived."""
+        """True if the input is complete and has arrived."""
         if self._is_growing():
             return False
         self._subject.close()

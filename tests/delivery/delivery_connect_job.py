@@ -1,6 +1,6 @@
-"""A worker that runs one source connector, in a process of its own, until it is killed.
+"""A process that runs one source connector until it is killed.
 
-Its arguments are one JSON object. It says `state ...` with every change.
+Its arguments are one JSON object. It prints `state ...` with every change.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from delivery_spark_points import DRIVER, Dying
+from delivery_spark_points import DRIVER, DyingDataSource
 
-from ottla.connect.run import runner
-from ottla.connect.run.worker import Worker
+from ottla.connect.run import connector_runner
+from ottla.connect.run.worker_context import WorkerContext
 from ottla.spark import session, source
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     os.environ[DRIVER] = str(os.getpid())
     source.register = register_dying
-    runner.start(
+    connector_runner.start_connector(
         given["name"],
         given["config"],
         spark=lambda: session.start(master=given["master"], heap="512m"),
-        worker=Worker(given["worker"]),
+        worker=WorkerContext(given["worker"]),
         on_state=lambda status: print("state", status, flush=True),
     )
     while True:
@@ -37,8 +37,8 @@ def main() -> None:
 
 
 def register_dying(spark: SparkSession) -> None:
-    """format("ottla") whose sink dies at the point that the environment names."""
-    spark.dataSource.register(Dying)
+    """format("ottla") with a sink that dies at the point named in the environment."""
+    spark.dataSource.register(DyingDataSource)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What a connector copies in a run, how that grows while things are killed, and what must be true.
+"""What a connector copies in a run, how the input grows meanwhile, and what must be true.
 
-Each subject is a connector: numbers out of nowhere, the lines of a file that somebody appends to,
-and two sinks whose topic somebody fills. `found` is what has arrived, `wrong` what may not be.
+Each subject is a connector: a source of numbers, one of the lines of a growing file, and two sinks
+with a growing topic. `found` counts what has arrived, `wrong` lists the violations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READ_S_MAX = 60.0
 
 
 def log_of(servers: str, partition: int) -> list[Batch]:
-    """A broker that was killed has to lead its partitions again."""
+    """After a kill the broker must lead its partitions again."""
     deadline = time.monotonic() + READ_S_MAX
     while True:
         try:
@@ -45,23 +45,23 @@ class Subject(Protocol):
     partitions: int
     sink: bool
     grows: bool
-    """While a life lasts; else all that it will copy is there when it begins."""
+    """True if the input grows during a life; else it is complete at the start."""
     count: int
-    """Of what there is to copy now."""
+    """The size of the present input."""
 
     def config(self) -> dict[str, str]: ...
 
     def grow(self, chance: random.Random) -> None:
-        """A little more, by a thread of its own, while the connector runs and dies."""
+        """Add a little input; called on its own thread while the connector runs and dies."""
 
     def found(self) -> int:
-        """How much of it has arrived, or can't arrive before there is more."""
+        """How much of the input has arrived, or can't arrive before there is more."""
 
     def arrived(self) -> int:
-        """How much of it the connector has written."""
+        """How much of the input the connector has written."""
 
     def watch(self) -> None:
-        """Now and then: what may never be, not even for a moment."""
+        """Check what must hold at any time; called now and then."""
 
     def wrong(self) -> list[str]: ...
 
@@ -69,7 +69,7 @@ class Subject(Protocol):
 
 
 class Source:
-    """What has arrived are the committed records of the topic."""
+    """The output is the committed records of the topic."""
 
     sink = False
     grows = True
@@ -102,9 +102,9 @@ class Source:
     def compared(self, expected: list[str]) -> list[str]:
         values = self.values()
         found = Counter(values)
-        wrong = [f"{each} is there {count} times" for each, count in found.items() if count > 1]
-        wrong += [f"{each} is missing" for each in expected if each not in found]
-        wrong += [f"{each} was never sent" for each in found.keys() - set(expected)]
+        wrong = [f"{record} is there {count} times" for record, count in found.items() if count > 1]
+        wrong += [f"{record} is missing" for record in expected if record not in found]
+        wrong += [f"{record} was never sent" for record in found.keys() - set(expected)]
         for partition in range(self.partitions):
             log = log_of(self.servers, partition)
             wrong += [f"a transaction is open in {partition}" for _ in open_producers(log)]
@@ -112,7 +112,7 @@ class Source:
 
 
 class Numbers(Source):
-    """Two tasks that count, each up to what it is told when a life begins."""
+    """Two tasks that count, each up to a limit that is set at the start of a life."""
 
     grows = False
     TASKS = 2
@@ -133,11 +133,13 @@ class Numbers(Source):
         }
 
     def grow(self, chance: random.Random) -> None:
-        """It does not."""
+        """The input does not grow during a life."""
 
     def wrong(self) -> list[str]:
         numbers = range(self.count // self.TASKS)
-        wrong = self.compared([f"{task}:{each}" for task in range(self.TASKS) for each in numbers])
+        wrong = self.compared(
+            [f"{task}:{number}" for task in range(self.TASKS) for number in numbers]
+        )
         for task in range(self.TASKS):
             mine = [int(v.split(":")[1]) for v in self.values() if v.startswith(f"{task}:")]
             if mine != sorted(mine):
@@ -145,8 +147,8 @@ class Numbers(Source):
         return wrong
 
 
-class Lines(Source):
-    """A file that grows, also by half a line. One partition: so the order is that of the file."""
+class GrowingFile(Source):
+    """A file that grows, also by half a line. One partition, so the order is that of the file."""
 
     def __init__(self, servers: str, directory: Path) -> None:
         super().__init__(servers, directory, partitions=1)
@@ -159,7 +161,7 @@ class Lines(Source):
 
     def grow(self, chance: random.Random) -> None:
         count = chance.randrange(1, AT_ONCE_MAX)
-        new = [f"{self.count + each}:{'x' * chance.randrange(40)}\n" for each in range(count)]
+        new = [f"{self.count + number}:{'x' * chance.randrange(40)}\n" for number in range(count)]
         text = self._rest + "".join(new)
         cut = len(text) - chance.choice([0, 0, chance.randrange(len(new[-1]))])
         self._rest = text[cut:]
@@ -176,14 +178,14 @@ class Lines(Source):
         return wrong
 
     def close(self) -> None:
-        """Before the last look: the line that is half there gets its end."""
+        """Complete the last line before the last check."""
         with self._path.open("a") as file:
             file.write(self._rest)
         self._rest = ""
 
 
 class Sink:
-    """Its topic is filled by a producer; offsets of its group may never go back."""
+    """A producer fills its topic; the offsets of its group may never decrease."""
 
     sink = True
     grows = True
@@ -213,10 +215,11 @@ class Sink:
                 self._places[where] = at.offset
 
     def sent(self) -> dict[int, list[str]]:
-        """What the topic holds: the producer may have been answered late, or never."""
+        """The records in the topic: the producer may have got its answers late, or never."""
         return {
             partition: [
-                (each.value or b"").decode() for each in committed(log_of(self.servers, partition))
+                (record.value or b"").decode()
+                for record in committed(log_of(self.servers, partition))
             ]
             for partition in range(self.partitions)
         }
@@ -226,12 +229,12 @@ class Sink:
         return list(self._went_back)
 
     def close(self) -> None:
-        """Before the last look: all that was sent is there."""
+        """Before the last check, wait until everything that was sent is there."""
         self._producer.flush()
 
 
 class FileSink(Sink):
-    """At least once: lines may come again, and none is missing or cut."""
+    """At least once: lines may be repeated, but none is missing or incomplete."""
 
     def config(self) -> dict[str, str]:
         path = str(self.directory / "lines")
@@ -248,15 +251,15 @@ class FileSink(Sink):
         return self.found()
 
     def wrong(self) -> list[str]:
-        sent = {each for some in self.sent().values() for each in some}
+        sent = {line for some in self.sent().values() for line in some}
         lines = set(self.lines())
-        wrong = [f"{each} is missing" for each in sorted(sent - lines)]
-        wrong += [f"{each} was never sent" for each in sorted(lines - sent)]
+        wrong = [f"{line} is missing" for line in sorted(sent - lines)]
+        wrong += [f"{line} was never sent" for line in sorted(lines - sent)]
         return wrong + super().wrong()
 
 
 class FilesSink(Sink):
-    """Exactly once: files are named by offsets, so that one which is written again is the same."""
+    """Exactly once: files are named by offsets, so a file that is written again is the same."""
 
     def config(self) -> dict[str, str]:
         return {
@@ -270,17 +273,17 @@ class FilesSink(Sink):
 
     def files(self) -> Mapping[str, list[str]]:
         return {
-            each.name: [str(json.loads(line)) for line in each.read_text().splitlines()]
-            for each in self.directory.rglob(f"{TOPIC}+*.json")
+            path.name: [str(json.loads(line)) for line in path.read_text().splitlines()]
+            for path in self.directory.rglob(f"{TOPIC}+*.json")
         }
 
     def found(self) -> int:
-        """The last file of each partition waits for records that do not come."""
-        waiting = sum(len(each) % FLUSH_SIZE for each in self.sent().values())
+        """The last file of each partition stays incomplete, for lack of records."""
+        waiting = sum(len(lines) % FLUSH_SIZE for lines in self.sent().values())
         return self.arrived() + waiting
 
     def arrived(self) -> int:
-        return sum(len(each) for each in self.files().values())
+        return sum(len(file) for file in self.files().values())
 
     def wrong(self) -> list[str]:
         wrong, files = [], dict(self.files())
@@ -289,13 +292,13 @@ class FilesSink(Sink):
                 name = f"{TOPIC}+{partition}+{first:010d}.json"
                 if files.pop(name, None) != values[first : first + FLUSH_SIZE]:
                     wrong.append(f"{name} is missing, or other than the records are")
-        wrong += [f"nobody needs {each}" for each in sorted(files)]
+        wrong += [f"nobody needs {file}" for file in sorted(files)]
         return wrong + super().wrong()
 
 
 SUBJECTS: dict[str, Any] = {
     "numbers": Numbers,
-    "lines": Lines,
+    "lines": GrowingFile,
     "files": FilesSink,
     "file": FileSink,
 }

@@ -1,7 +1,7 @@
-"""What goes wrong, and when: a list that the seed alone decides.
+"""The faults of a run, and when they happen. The list depends only on the seed.
 
-The same seed gives the same faults at the same moments for the same slots. What the processes are
-doing at those moments is theirs; a seed that found something is worth several runs.
+The same seed gives the same faults at the same moments for the same slots, but the processes are at
+other points of their work at those moments; so repeat a seed that found something several times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORKER_FAULTS = {"kill": 6, "terminate": 1, "pause": 2, "replace": 2}
 BROKER_FAULTS = {"kill": 3, "terminate": 1, "pause": 1}
 BROKER_SHARE = 0.3
 GAP_S = (0.3, 1.3)
-QUIET_START_S = 1.5  # a worker's start costs about that long on a busy machine
+QUIET_START_S = 1.5  # a worker takes about that long to start on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Fault:
     target: str
     """`broker`, or a worker's slot."""
     kind: str
-    """kill -9; terminate (SIGTERM, start again); pause (SIGSTOP, SIGCONT); replace: a second one
-    of the same name is started while the first is stopped, which then goes on as a zombie."""
+    """kill -9; terminate (SIGTERM, start again); pause (SIGSTOP, SIGCONT); replace: a second worker
+    of the same name starts while the first is stopped, which then continues as a zombie."""
     for_s: float
     """How long it stays down, or stopped."""
 
@@ -36,7 +36,7 @@ class Fault:
 
 
 def schedule(seed: int, slots: Sequence[str], seconds: float) -> list[Fault]:
-    """Faults for so many seconds; one kill of the broker and of a worker are always among them."""
+    """Faults for so many seconds, with at least one kill of the broker and of a worker."""
     chance = random.Random(f"faults {seed}")
     faults: list[Fault] = []
     at_s = QUIET_START_S

@@ -1,7 +1,7 @@
-"""`__consumer_offsets` read back: who owned what in which generation, and what was committed.
+"""`__consumer_offsets` read back: the assignments of each generation, and the committed offsets.
 
-Kafka's record formats (keys 0 and 1 offsets, 2 classic groups, 8 a member of KIP-848), decoded here
-once more, by hand and only as far as the checks need it.
+Kafka's record formats (keys 0 and 1 offsets, 2 classic groups, 8 a member of KIP-848) are decoded
+here independently of the broker, as far as the checks need them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Owned = tuple[bytes, int]
 
 @dataclass(slots=True)
 class GroupLog:
-    """The story that the log tells, in its order."""
+    """The history of the groups, in the order of the log."""
 
     offsets: dict[tuple[str, str, int], list[int]] = field(default_factory=dict)
     """By group, topic and partition: every offset that took effect; -1 where it was removed."""
     generations: list[tuple[str, int, dict[str, list[Owned]]]] = field(default_factory=list)
-    """Classic: group, generation, and what each member got."""
+    """Classic: group, generation, and each member's assignment."""
     holders: dict[tuple[str, Owned], set[str]] = field(default_factory=dict)
-    """KIP-848: who holds this partition now (owned, or not yet given back)."""
+    """KIP-848: the members that have this partition (assigned, or pending revocation)."""
     shared: list[str] = field(default_factory=list)
-    """KIP-848: each moment at which a partition had two holders."""
+    """KIP-848: each moment at which two members had a partition."""
     epochs: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     """KIP-848: the epochs of each member."""
 
@@ -70,12 +70,12 @@ class GroupLog:
             return
         epoch, held = current_assignment(record.value)
         self.epochs.setdefault((group, member), []).append(epoch)
-        for one in held:
-            holders = self.holders.setdefault((group, one), set())
+        for partition in held:
+            holders = self.holders.setdefault((group, partition), set())
             holders.add(member)
             if len(holders) > 1:
                 names = ", ".join(sorted(holders))
-                self.shared.append(f"offset {record.offset}: {group} gives {one} to {names}")
+                self.shared.append(f"offset {record.offset}: {group} gives {partition} to {names}")
 
 
 class Reader:
@@ -153,7 +153,7 @@ def classic_assignment(data: bytes) -> list[Owned]:
 
 
 def current_assignment(value: bytes) -> tuple[int, list[Owned]]:
-    """ConsumerGroupCurrentMemberAssignmentValue: epoch, and all that the member holds."""
+    """ConsumerGroupCurrentMemberAssignmentValue: the epoch and the member's partitions."""
     reader = Reader(value, 2)
     epoch = reader.number(">i")
     reader.number(">i")  # previous epoch

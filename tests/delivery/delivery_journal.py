@@ -1,12 +1,12 @@
-"""What a worker did, one line of JSON each, in a file that outlives a kill -9 of its writer.
+"""A worker's journal: one line of JSON per event, in a file that survives a kill -9.
 
     ["sent", id]  ["acked", id, topic, partition, offset]  ["failed", id, why]
     ["committing", transaction]  ["committed", transaction]  ["aborted", transaction]
     ["read", topic, partition, offset, value]   ["error", text]   ["ready"]   ["note", text]
 
 A record's id is `slot.incarnation.transaction.number.count`: the number-th of count records that
-belong together. It is the record's value on its whole way; the key is the id that the last writer
-gave it, so an output record says by its key which transaction of the transforming worker it is of.
+belong together. The id is the record's value in all topics; the key is the id from the last writer,
+so the key of an output record names the transaction of the transforming worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 
 class Journal:
-    """The writer: one write(2) a line, so that a line is there whole or not at all."""
+    """The writer: one write(2) per line, so that each line is complete or missing."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -45,7 +45,7 @@ class RecordId:
 
 
 def read_journal(path: Path) -> list[list[Any]]:
-    """Every whole line."""
+    """All complete lines."""
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")
@@ -53,5 +53,5 @@ def read_journal(path: Path) -> list[list[Any]]:
 
 
 def is_ready(path: Path) -> bool:
-    """Wherever the line is: a worker that could not reach its coordinator has notes before it."""
+    """True if the line is anywhere, because notes may come before it."""
     return path.exists() and b'["ready"]\n' in path.read_bytes()

@@ -1,4 +1,4 @@
-"""A partition's log as bytes from Fetch, read by code of its own (not ottla.records).
+"""A partition's log as bytes from Fetch, decoded without ottla.records.
 
 Batches of format 2, uncompressed: the workers of these tests compress nothing.
 """
@@ -29,21 +29,21 @@ class Batch:
     producer_epoch: int
     transactional: bool
     marker: int | None
-    """ABORT or COMMIT where this is a transaction's marker, and not data."""
+    """ABORT or COMMIT if this is a transaction marker, else None."""
     records: tuple[Record, ...]
     leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted:
-    """What a read_committed Fetch says beside the records: skip this producer from here on."""
+class AbortedTransaction:
+    """An aborted transaction in a read_committed Fetch: skip this producer from here on."""
 
     producer_id: int
     first_offset: int
 
 
 def batches_of(data: bytes) -> Iterator[Batch]:
-    """The whole batches; Fetch may cut the last one short."""
+    """The complete batches; the last one in a Fetch may be incomplete."""
     position = 0
     while position + HEAD.size <= len(data):
         head = HEAD.unpack_from(data, position)
@@ -64,8 +64,8 @@ def batches_of(data: bytes) -> Iterator[Batch]:
 
 
 def committed(batches: Iterable[Batch]) -> list[Record]:
-    """What read_committed has to show, by the markers in the log itself: records outside of
-    transactions, and of those that a COMMIT follows; in the order of their offsets."""
+    """What read_committed must return, by the markers in the log: records outside of transactions,
+    and of committed transactions, in the order of offsets."""
     shown: list[Record] = []
     open_records: dict[int, list[Record]] = {}
     for batch in batches:
@@ -81,7 +81,7 @@ def committed(batches: Iterable[Batch]) -> list[Record]:
 
 
 def open_producers(batches: Iterable[Batch]) -> set[int]:
-    """Producers whose last transaction no marker has ended."""
+    """Producers whose last transaction has no marker yet."""
     found: set[int] = set()
     for batch in batches:
         if batch.marker is not None:
@@ -91,9 +91,11 @@ def open_producers(batches: Iterable[Batch]) -> set[int]:
     return found
 
 
-def shown_by_a_client(batches: Iterable[Batch], aborted: Iterable[Aborted]) -> list[Record]:
-    """What a consumer makes of one read_committed Fetch: it believes the list of the broker."""
-    waiting = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+def shown_by_a_client(
+    batches: Iterable[Batch], aborted: Iterable[AbortedTransaction]
+) -> list[Record]:
+    """What a consumer returns of a read_committed Fetch: it trusts the list of the broker."""
+    waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     skipped: set[int] = set()
     shown: list[Record] = []
     for batch in batches:

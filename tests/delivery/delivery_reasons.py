@@ -1,9 +1,10 @@
-"""Why workers gave up: each for a reason that the run itself has given, or it is a finding.
+"""Why workers gave up: for a reason that the run explains, or it is a finding.
 
-A worker ends when its client reports what only another producer can get over. Three reasons are
-sound. The faults kept the cluster from answering for longer than the client waits. The client hung
-in a call of its own, and its watchdog ended it. The producer was fenced, by a zombie of the same
-name or by the coordinator when its transaction took too long: `__transaction_state` says so.
+A worker exits when its client reports an error that only a new producer can recover from. Three
+reasons are valid. The faults kept the cluster from answering for longer than the client's timeout.
+The client hung in one of its calls, and its watchdog ended it. The producer was fenced, by a zombie
+of the same name or by the coordinator when its transaction timed out: `__transaction_state` shows
+that.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def workers_give_up_for_a_reason(history: History) -> Iterator[str]:
 
 
 def reasons(history: History) -> dict[str, int]:
-    """What those said who gave up, and how often: for a reader of the run."""
+    """The reasons of the workers that gave up, with counts, for the output of a run."""
     return Counter(
         f"{end.slot}: {_last_words(history, end)[0].split(':')[0] or f'exit {end.exit_code}'}"
         for end in history.given_up
@@ -66,22 +67,22 @@ def reasons(history: History) -> dict[str, int]:
 
 
 def producers_are_refused_for_a_reason(history: History) -> Iterator[str]:
-    """Fenced, or INVALID_TXN_STATE for a transaction that was sound to its writer.
+    """Fenced, or INVALID_TXN_STATE for a transaction that was valid to its writer.
 
-    Each time a zombie was there, or the coordinator has aborted this very transaction for its age:
-    the timeout of another epoch is no excuse.
+    Each must have a zombie, or the coordinator must have aborted this very transaction because it
+    timed out: the timeout of another epoch is no reason.
     """
-    told: dict[str, list[str]] = defaultdict(list)
+    refusals: dict[str, list[str]] = defaultdict(list)
     late, epochs = timed_out(history.transaction_batches), writer_epochs(history)
-    excused: set[str | None] = set()  # a client may say the same of one transaction twice
+    excused: set[str | None] = set()  # a client may report a transaction twice
     for refusal in _refusals(history):
         if refusal.transaction in excused - {None}:
             continue
         if _excuse(refusal, late, epochs):
             excused.add(refusal.transaction)
         else:
-            told[refusal.slot].append(refusal.said)
-    for slot, unexplained in told.items():
+            refusals[refusal.slot].append(refusal.said)
+    for slot, unexplained in refusals.items():
         zombies = history.zombies[slot]
         if len(unexplained) > zombies:
             refused = f"{len(unexplained)} refusals that no timeout of their epoch explains"
@@ -90,14 +91,14 @@ def producers_are_refused_for_a_reason(history: History) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A producer was told that its epoch or its transaction is not the one that counts."""
+    """The broker refused a producer because of its epoch or the state of its transaction."""
 
     slot: str
     transactional_id: str
     writer: str
     """Its records' names begin with it: `slot.incarnation`, `slot.incarnation.number`."""
     transaction: str | None
-    """The one that was open, if the journal names it."""
+    """The open transaction, if the journal names it."""
     said: str
 
 
@@ -162,10 +163,10 @@ def writer_epochs(history: History) -> dict[str, tuple[int, int]]:
 def _excuse(
     refusal: Refusal, late: dict[str, list[tuple[int, int]]], epochs: dict[str, tuple[int, int]]
 ) -> bool:
-    """Whether the coordinator has aborted this very transaction for its age; used up by that.
+    """True if the coordinator aborted this very transaction because it timed out; counts once.
 
-    The abort has the epoch after the transaction's. Of one that wrote nothing only the epoch of the
-    one before is known: its own is the same, or (version 2, or after a resumption) the next.
+    The abort has the epoch after the transaction's. If it wrote nothing, only the epoch of the one
+    before is known: its own is the same, or (version 2, or after a resumption) the next.
     """
     aborts = late.get(refusal.transactional_id, [])
     if refusal.transaction in epochs:
@@ -184,7 +185,7 @@ def _excuse(
 
 
 def _last_words(history: History, end: GivenUp) -> list[str]:
-    """What it said, and the transactional id where a process has several."""
+    """Its last error, and the transactional id if the process has several."""
     lines = history.journals.get(f"{end.slot}.{end.incarnation}", [])
     errors = [line[1:] for line in lines if line[0] == "error"]
     return errors[-1] if errors else [""]
@@ -202,8 +203,8 @@ def _ended_nothing(history: History, end: GivenUp) -> bool:
 
 
 def timed_out(batches: Iterable[Batch]) -> dict[str, list[tuple[int, int]]]:
-    """By transactional id: producer id and epoch of each abort that the coordinator made because
-    the transaction was too old."""
+    """By transactional id: producer id and epoch of each abort by the coordinator because of a
+    timeout."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for batch in batches:
         for record in batch.records if batch.marker is None else ():

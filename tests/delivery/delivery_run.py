@@ -1,4 +1,4 @@
-"""One run: a broker, workers, faults by a seed, then calm until all is through, then the facts."""
+"""One run: a broker, workers, faults by a seed, calm until all is processed, the evaluation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORKER_STOP_S = 60.0
 CALM_S = 90.0
 TRANSACTION_TIMEOUT_MS = 8000
 
-# Short times, so that a run meets sessions and transactions that end by themselves.
+# Short timeouts, so that sessions and transactions time out during a run.
 BROKER_SETTINGS = {
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "1",
@@ -47,7 +47,7 @@ BROKER_SETTINGS = {
 
 @dataclass(slots=True)
 class Case:
-    """What runs: a mode, and the group protocol (and assignor) of the transforming workers."""
+    """A mode, and the group protocol (and assignor) of the transforming workers."""
 
     mode: str
     group_protocol: str = "classic"
@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(slots=True)
 class Slot:
-    """A place that one worker of a name fills, and after its death the next."""
+    """A place for one worker at a time; when it dies, the next worker of its name takes it."""
 
     name: str
     role: str
@@ -68,7 +68,7 @@ class Slot:
     incarnation: int = 0
     process: subprocess.Popen[bytes] | None = None
     awaited: bool = False
-    """The worker is gone, and it is settled when the next one comes."""
+    """The worker is gone, and the start of the next one is scheduled."""
     retired: bool = False
 
 
@@ -81,9 +81,9 @@ class Run:
     launch: Callable[[Path, dict[str, str]], Broker] = start_broker
     say: Callable[[str], None] = print
     calm_s: float = CALM_S
-    """How long the calm after the faults may take until all is through."""
+    """How long the calm after the faults may take until all is processed."""
     records_min: int = 0
-    """So many have to come out before the sources end: a slow machine takes longer."""
+    """How many records must come out before the sources stop, however long that takes."""
     history: History = field(init=False)
     done: Counter[str] = field(default_factory=Counter)
 
@@ -155,7 +155,7 @@ class Run:
         heapq.heappush(self._due, (when, next(self._numbers), action))
 
     def _inflict(self, fault: Fault) -> None:
-        """What the plan says is done; while its target is away, it waits."""
+        """Execute the plan; a fault whose target is down waits."""
         if fault.target == BROKER:
             if self._broker_away:
                 self._at(time.monotonic() + TICK_S, lambda: self._inflict(fault))
@@ -229,7 +229,7 @@ class Run:
             )
 
     def _credentials(self, slot: Slot) -> dict[str, str]:
-        """Of a cluster that asks for some: user, password, and the file of trusted authorities."""
+        """For a secured cluster: user, password, and the file of trusted authorities."""
         return {}
 
     def _journal(self, slot: Slot) -> Path:
@@ -239,8 +239,8 @@ class Run:
         return is_ready(self._journal(slot))
 
     def _supervise(self) -> None:
-        """What is due is done; a worker that gave up is followed by the next, and its reason is
-        judged later; a broker that died unasked is a finding."""
+        """Do what is due. A worker that gave up is replaced, and its reason is checked later; a
+        broker that died unexpectedly is a finding."""
         while self._due and self._due[0][0] <= time.monotonic():
             heapq.heappop(self._due)[2]()
         if not self._broker_away and not self._broker.alive():
@@ -262,13 +262,13 @@ class Run:
                 self._at(time.monotonic() + REST_S, lambda slot=slot: self._start_worker(slot))
 
     def _calm_down(self, watch: Watch) -> None:
-        """No more faults: sources end, all that is in goes through, observers see the end."""
+        """After the faults: sources stop, all input is processed, observers reach the end."""
         of_role: dict[str, list[Slot]] = {}
         for slot in self._slots.values():
             of_role.setdefault(slot.role, []).append(slot)
         self._wait_supervised(lambda: all(map(self._is_ready, self._slots.values())), "all start")
         self._wait_supervised(lambda: self._through() >= self.records_min, "enough comes out")
-        # A zombie may still hold a partition, so it goes first; so may a worker that it fenced.
+        # A zombie may still own a partition, so it ends first; so may a worker that it fenced.
         for process in self._zombies:
             end(process)
         self._stop_workers(of_role["source"])
@@ -297,7 +297,7 @@ class Run:
             )
 
     def _all_transformed(self) -> bool:
-        """The group's place is behind the last record that read_committed shows."""
+        """True if the group has committed the end of what read_committed returns."""
         for place in self.history.places(self.history.input):
             offsets = self.history.group_offsets.get(place, [-1])
             shown = [r.offset for r in self.history.visible_at(place)]
@@ -306,7 +306,7 @@ class Run:
         return True
 
     def _through(self) -> int:
-        """Records that transforms have written; of their transactions each has one at least."""
+        """Count of records that transforms have written: at least one per transaction."""
         what = b'["committed"' if self.case.mode == "exactly_once" else b'["acked"'
         journals = self.directory.glob("transform*.journal")
         return sum(path.read_bytes().count(what) for path in journals)
@@ -316,7 +316,7 @@ class Run:
         return path.read_bytes().count(b'["read"') if path.exists() else 0
 
     def _stop_workers(self, slots: list[Slot]) -> None:
-        """In good order. Slots stay empty from here on."""
+        """Stop the workers cleanly. Slots stay empty from here on."""
         processes = [slot.process for slot in slots if slot.process is not None]
         for slot in slots:
             slot.process, slot.retired = None, True
@@ -332,7 +332,7 @@ class Run:
                 process.kill()
                 process.wait()
 
-    # Facts
+    # Evaluation
 
     def _collect(self) -> None:
         for path in sorted(self.directory.glob("*.journal")):
@@ -346,16 +346,16 @@ class Run:
             self.history.accidents.append(f"a worker failed in a way of its own:\n{tail}")
 
     def _tail(self) -> str:
-        """What workers said that is no complaint of librdkafka's about a broker that is away."""
+        """Output of workers, without librdkafka's errors about a broker that is down."""
         path = self.directory / "workers.log"
         if not path.exists():
             return ""
         lines = path.read_text(errors="replace").splitlines()
-        return "\n".join([one for one in lines if one and not one.startswith("%")][-30:])
+        return "\n".join([line for line in lines if line and not line.startswith("%")][-30:])
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, patience, SIGKILL."""
+    """SIGTERM, a timeout, SIGKILL."""
     if process.poll() is None:
         process.send_signal(signal.SIGCONT)
         process.send_signal(signal.SIGTERM)

@@ -1,8 +1,8 @@
-"""One run: a broker, a Spark job that is killed at moments which a seed has chosen, then the facts.
+"""One run: a broker, a Spark job that is killed at moments chosen by a seed, the evaluation.
 
-A run is a list of lives of the job. Each ends with its fault: the job dies at a point of the sink's
-work, or by somebody else's hand, or is stopped and goes on as a zombie beside the next. The last
-life has none; when all records are through, the target topic is read.
+A run is a list of lives of the job. Each ends with a fault: the job dies at a point of the sink's
+work, or is killed, or is stopped and continues as a zombie beside the next. The last life has none;
+when all records are processed, the target topic is read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, 
 HERE = Path(__file__).parent
 JOB = HERE / "delivery_spark_job.py"
 PARTITIONS = 3
-RECORDS = 150  # for each life: five batches and more
+RECORDS = 150  # per life: at least five batches
 AT_ONCE = 30
 LIFE_S_MAX = 300.0
 LAST_LIVES_MAX = 3
@@ -47,8 +47,8 @@ BROKER_SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """How a life of the job ends, and how it was led."""
+class JobLife:
+    """How a life of the job ends, and its settings."""
 
     kind: str
     """point, worker, driver, all, freeze; with `broker` the broker is killed as well."""
@@ -56,16 +56,16 @@ class Life:
     who: str = ""
     hit: int = 1
     batches: int = 1
-    """How many batches it does before it is killed, or frozen."""
+    """The count of batches before it is killed or frozen."""
     delay_s: float = 0.0
     master: str = "local[2]"
     shuffled: int = 0
-    """Into so many tasks: another number in the next life."""
+    """The count of tasks, which differs in the next life."""
     broker: bool = False
     home: int = 0
-    """Of Streams: the process where a task is at home dies after so many records."""
+    """Streams: a task host dies after so many records."""
     lost: bool = False
-    """Of Streams: it begins without the state directory, as on another machine."""
+    """Streams: it starts without the state directory, as on another machine."""
 
     def __str__(self) -> str:
         what = f"{self.who} at '{self.point}' {self.hit}" if self.point else self.kind
@@ -73,8 +73,8 @@ class Life:
         return f"{began}{what}{' and the broker' if self.broker else ''} ({self.master})"
 
 
-def lives(seed: int, count: int, *, brokers: bool = False, zombies: bool = False) -> list[Life]:
-    """What the seed alone decides."""
+def lives(seed: int, count: int, *, brokers: bool = False, zombies: bool = False) -> list[JobLife]:
+    """The plan, which depends only on the seed."""
     chance = random.Random(f"spark {seed}")
     points = chance.sample(sorted(POINTS), len(POINTS))
     found = []
@@ -94,17 +94,17 @@ def lives(seed: int, count: int, *, brokers: bool = False, zombies: bool = False
         if kind == "point":
             who = chance.choice(WHO)
             found.append(
-                Life(kind, points[number % len(points)], who, chance.randrange(1, 4), **shape)  # type: ignore[arg-type]
+                JobLife(kind, points[number % len(points)], who, chance.randrange(1, 4), **shape)  # type: ignore[arg-type]
             )
         else:
-            found.append(Life(kind, **shape))  # type: ignore[arg-type]
+            found.append(JobLife(kind, **shape))  # type: ignore[arg-type]
     return found
 
 
 @dataclass(slots=True)
 class SparkRun:
     seed: int
-    plan: list[Life]
+    plan: list[JobLife]
     directory: Path
     delivery: str = "exactly_once"
     job: Path = JOB
@@ -116,7 +116,7 @@ class SparkRun:
     _frozen: list[int] = field(default_factory=list)
 
     def __call__(self) -> list[str]:
-        """What is wrong with the target topic, when all is over."""
+        """The violations in the target topic at the end."""
         self.say(f"spark, {self.delivery}: OTTLA_SEED={self.seed}, {len(self.plan)} lives")
         self.directory.mkdir(parents=True, exist_ok=True)
         self._broker = start_broker(self.directory / "broker", BROKER_SETTINGS)
@@ -133,15 +133,15 @@ class SparkRun:
                 self._broker.kill()
 
     def _come_through(self) -> None:
-        """The last life. Spark may fail to start on a busy machine: it is then started again."""
+        """The last life. If Spark fails to start on a busy machine, it is started again."""
         for number in range(len(self.plan), len(self.plan) + LAST_LIVES_MAX):
-            self._live(Life("none"), number)
+            self._live(JobLife("none"), number)
             if self._is_through():
                 return
         last = self.directory / f"life-{number}.log"
         raise AssertionError(f"the job fails by itself:\n{tail(last)}")
 
-    def _live(self, life: Life, number: int) -> None:
+    def _live(self, life: JobLife, number: int) -> None:
         if number <= len(self.plan):
             self._fill(number)
         log = self.directory / f"life-{number}.log"
@@ -168,7 +168,7 @@ class SparkRun:
                 producer.send("source", text, partition=record % PARTITIONS)
                 self.expected.append(text)
 
-    def _start(self, life: Life, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(self, life: JobLife, output: IO[bytes]) -> subprocess.Popen[bytes]:
         given = {
             "servers": self._broker.bootstrap,
             "source": "source",
@@ -186,18 +186,18 @@ class SparkRun:
             env=self._environment(life),
         )
 
-    def _checkpoint(self, life: Life) -> Path:
+    def _checkpoint(self, life: JobLife) -> Path:
         return self.directory / "checkpoint"
 
-    def _environment(self, life: Life) -> dict[str, str]:
+    def _environment(self, life: JobLife) -> dict[str, str]:
         environment = {**os.environ, "PYTHONPATH": python_path()}
         if life.point:
-            wish = {"point": life.point, "hit": life.hit, "who": life.who}
-            environment[DIE] = json.dumps(wish)
+            crash = {"point": life.point, "hit": life.hit, "who": life.who}
+            environment[DIE] = json.dumps(crash)
         return environment
 
-    def _wait(self, life: Life, job: subprocess.Popen[bytes], log: Path) -> None:
-        """Until the fault has come, or all is through without it."""
+    def _wait(self, life: JobLife, job: subprocess.Popen[bytes], log: Path) -> None:
+        """Wait until the fault has happened, or everything is processed without it."""
         deadline = time.monotonic() + LIFE_S_MAX
         hurt = False
         while time.monotonic() < deadline:
@@ -206,9 +206,8 @@ class SparkRun:
                 return
             batches = log.read_bytes().count(b"batch ")
             if not hurt and life.kind != "none" and batches >= life.batches:
-                hurt = True
                 time.sleep(life.delay_s)
-                self._hurt(life, job)
+                hurt = self._hurt(life, job)
                 if life.kind == "freeze":
                     return
             if self._is_through():
@@ -218,31 +217,35 @@ class SparkRun:
             time.sleep(TICK_S)
         raise AssertionError(f"not through after {LIFE_S_MAX} s:\n{tail(log)}")
 
-    def _hurt(self, life: Life, job: subprocess.Popen[bytes]) -> None:
+    def _hurt(self, life: JobLife, job: subprocess.Popen[bytes]) -> bool:
+        """False if what is to be killed does not run at this moment: it is tried again."""
+        if life.kind == "worker" and not any(map(is_python_worker, family(job.pid))):
+            return False
         if life.broker:
             self._broker.kill()
             self._broker.start()
             self.done["kill broker"] += 1
         pids = family(job.pid)
-        workers = [each for each in pids if is_python_worker(each)]
+        workers = [pid for pid in pids if is_python_worker(pid)]
         if life.kind == "worker" and workers:
             kill(random.Random(life.delay_s).choice(workers))
             self.done["kill worker"] += 1
         elif life.kind in ("driver", "all"):
             for pid in pids if life.kind == "all" else set(pids) - set(workers):
                 kill(pid)
+        return True
 
     def _thaw_and_end(self, pid: int) -> None:
-        """A zombie goes on beside the job that has taken its place, for a moment."""
+        """Let a zombie run for a moment beside the job that has replaced it."""
         if self._frozen and pid not in self._frozen:
-            for each in self._frozen:
-                kill(each, signal.SIGCONT)
+            for pid in self._frozen:
+                kill(pid, signal.SIGCONT)
             time.sleep(2.0)
-            end([each for first in self._frozen for each in family(first)])
+            end([pid for first in self._frozen for pid in family(first)])
             self._frozen = []
 
     def _is_through(self) -> bool:
-        shown = {str(each, "utf-8") for each in self._values()}
+        shown = {str(value, "utf-8") for value in self._values()}
         return shown >= set(self.expected)
 
     def _values(self) -> list[bytes]:
@@ -256,10 +259,10 @@ class SparkRun:
         return read_log(self._broker.bootstrap, "target", partition)
 
     def _wrong(self) -> list[str]:
-        found = Counter(str(each, "utf-8") for each in self._values())
-        wrong = [f"{each} is there {count} times" for each, count in found.items() if count > 1]
-        wrong += [f"{each} is missing" for each in self.expected if each not in found]
-        wrong += [f"{each} was never sent" for each in found.keys() - set(self.expected)]
+        found = Counter(str(value, "utf-8") for value in self._values())
+        wrong = [f"{record} is there {count} times" for record, count in found.items() if count > 1]
+        wrong += [f"{record} is missing" for record in self.expected if record not in found]
+        wrong += [f"{record} was never sent" for record in found.keys() - set(self.expected)]
         for partition in range(PARTITIONS):
             log = self._log(partition)
             wrong += [f"a transaction is open in {partition}" for _ in open_producers(log)]
@@ -269,7 +272,7 @@ class SparkRun:
 
 
 def out_of_order(log: list[Batch]) -> list[str]:
-    """Without a shuffle the records of a source partition keep their order."""
+    """Violations of the order that the records of a source partition keep without a shuffle."""
     last: dict[bytes, tuple[int, int]] = {}
     wrong = []
     for record in committed(log):
@@ -282,11 +285,11 @@ def out_of_order(log: list[Batch]) -> list[str]:
 
 
 def read_log(servers: str, topic: str, partition: int) -> list[Batch]:
-    """All batches of a partition, as they lie."""
+    """All batches of a partition."""
     with ConnectionPool(servers) as lines:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
         (found,) = lines.call(asked, ApiKey.METADATA, MetadataResponse).topics
-        line = lines.line(found.partitions[0].leader_id)
+        line = lines.connection(found.partitions[0].leader_id)
         batches: list[Batch] = []
         while True:
             position = batches[-1].last_offset + 1 if batches else 0
@@ -308,8 +311,8 @@ def end(pids: list[int], number: int = signal.SIGKILL) -> None:
 
 
 def python_path() -> str:
-    """This process's, for Spark's Python workers as well: they import the points."""
-    return os.pathsep.join(each for each in (str(HERE), *sys.path) if each)
+    """This process's path, also for Spark's Python workers, which import the points."""
+    return os.pathsep.join(path for path in (str(HERE), *sys.path) if path)
 
 
 def tail(log: Path, size: int = 5000) -> str:

@@ -1,7 +1,7 @@
-"""The job whose delivery is proved, in a driver process of its own: from one topic to another.
+"""The job under test, from one topic to another, in its own driver process.
 
-Its arguments are one JSON object. It says `batch N` for each batch that is done, and ends when its
-input does; or with an error when the query fails.
+Its arguments are one JSON object. It prints `batch N` for each completed batch, and exits when its
+input ends, or with an error when the query fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from delivery_spark_points import DRIVER, Dying
+from delivery_spark_points import DRIVER, DyingDataSource
 
 from ottla.spark import session
 
@@ -22,7 +22,7 @@ def main() -> int:
     spark = session.start(
         master=given["master"], heap="512m", settings={"spark.sql.shuffle.partitions": "3"}
     )
-    spark.dataSource.register(Dying)
+    spark.dataSource.register(DyingDataSource)
     rows = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", given["servers"])

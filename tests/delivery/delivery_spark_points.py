@@ -1,8 +1,8 @@
 """Where a Spark job dies: points of the sink's work, at which a process kills itself or others.
 
-Spark's Python workers import this module with the writers below. The environment says which point,
-and when: OTTLA_DIE = {"point": ..., "hit": n, "who": ...}, at the n-th time that a process comes
-there. With "once", a file that does not exist yet, one process dies and those after it go on.
+Spark's Python workers import this module with the writers below. The environment has the point and
+when: OTTLA_DIE = {"point": ..., "hit": n, "who": ...}, the n-th time that a process passes it. With
+"once", a file that does not exist yet, one process dies and its successors continue.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
-import ottla.spark.sink.decisions as decisions
+import ottla.spark.sink.commit_log as decisions
 import ottla.spark.sink.writers as writers
 from ottla.client.protocol.sender import Sender
-from ottla.spark import planners
-from ottla.spark.source import Ottla
+from ottla.spark import fork_server
+from ottla.spark.source import OttlaDataSource
 
 DIE = "OTTLA_DIE"
 DRIVER = "OTTLA_DRIVER"
 
-# Each with the moment that it is.
+# Each point with the moment that it is.
 POINTS = {
     "initialized": "a task or a driver has its producer, and has not used it",
     "sent": "a task's records are with the broker, and some not answered for",
@@ -38,7 +38,7 @@ POINTS = {
     "half ended": "some are committed",
     "ended": "all are committed, and Spark does not know",
 }
-# A Python worker alone; the driver and its JVM, while the workers go on for a moment; or all.
+# Only a Python worker; the driver and its JVM, while the workers continue for a moment; or all.
 WHO = ("worker", "driver", "all")
 
 
@@ -46,7 +46,7 @@ class DyingWriter(writers.StreamWriter):
     pass
 
 
-class Dying(Ottla):
+class DyingDataSource(OttlaDataSource):
     """format("ottla"), in a process that will die."""
 
     def streamWriter(  # noqa: N802
@@ -58,13 +58,13 @@ class Dying(Ottla):
 
 
 class Point:
-    """Dies when it is passed for the n-th time."""
+    """Kills the process when it is passed for the n-th time."""
 
-    def __init__(self, wish: Mapping[str, Any]) -> None:
-        self.name: str = wish["point"]
-        self._left: int = wish["hit"]
-        self._who: str = wish["who"]
-        self._once: str = wish.get("once", "")
+    def __init__(self, crash: Mapping[str, Any]) -> None:
+        self.name: str = crash["point"]
+        self._left: int = crash["hit"]
+        self._who: str = crash["who"]
+        self._once: str = crash.get("once", "")
 
     def passed(self) -> None:
         self._left -= 1
@@ -97,19 +97,19 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def family(root: int) -> list[int]:
-    """A process and all that it has started, itself first; the process that Spark's Python
-    processes are forked from counts as the JVM's, and so do they."""
+    """A process and all its descendants, itself first. The process from which Spark's Python
+    processes are forked counts as a child of the JVM."""
     children: dict[int, list[int]] = {}
-    for each in Path("/proc").glob("[0-9]*/stat"):
+    for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = each.read_text().rpartition(")")[2].split()
-            words = (each.parent / "cmdline").read_text().split("\0")
+            fields = entry.read_text().rpartition(")")[2].split()
+            words = (entry.parent / "cmdline").read_text().split("\0")
         except OSError:
             continue
         parent = fields[1]
-        if planners.__name__ in words:
-            parent = words[words.index(planners.__name__) + 1]
-        children.setdefault(int(parent), []).append(int(each.parent.name))
+        if fork_server.__name__ in words:
+            parent = words[words.index(fork_server.__name__) + 1]
+        children.setdefault(int(parent), []).append(int(entry.parent.name))
     found = [root]
     for pid in found:
         found += children.get(pid, ())
@@ -119,13 +119,13 @@ def family(root: int) -> list[int]:
 def is_python_worker(pid: int) -> bool:
     """Of Spark: the daemon, or one that it has forked."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == planners.DAEMON
+        return Path(f"/proc/{pid}/comm").read_text().strip() == fork_server.DAEMON
     except OSError:
         return False
 
 
 def install(point: Point) -> None:
-    """Put the point into the sink, around what it does there."""
+    """Patch the point into the sink."""
     where: dict[str, tuple[object, str, Callable[..., Any]]] = {
         "initialized": (decisions, "initialize", after),
         "sent": (Sender, "finish", before),

@@ -1,4 +1,4 @@
-"""The same for an application of Streams: with state, and processes where tasks are at home."""
+"""The same for a Streams application: with state, and task hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delivery_spark import (
     HERE,
     PARTITIONS,
     RECORDS,
-    Life,
+    JobLife,
     SparkRun,
     lives,
     summary,
@@ -24,9 +24,9 @@ from ottla.client import Producer
 __all__ = ["StreamsRun", "stream_lives", "summary"]
 
 
-def stream_lives(seed: int, count: int, **more: bool) -> list[Life]:
-    """As for any job; in some of them the home of a task dies besides, and some are led on another
-    machine: without the state directory of those before."""
+def stream_lives(seed: int, count: int, **more: bool) -> list[JobLife]:
+    """As for any job; in some of them a task host dies as well, and some start without the state
+    directory of the lives before, as on another machine."""
     chance = random.Random(f"streams {seed}")
     found = []
     for life in lives(seed, count, **more):
@@ -41,7 +41,7 @@ class StreamsRun(SparkRun):
     job: Path = HERE / "delivery_streams_job.py"
     moves: int = 0
 
-    def _checkpoint(self, life: Life) -> Path:
+    def _checkpoint(self, life: JobLife) -> Path:
         if life.lost:
             self.moves += 1
             self.done["state lost"] += 1
@@ -49,8 +49,8 @@ class StreamsRun(SparkRun):
 
     @property
     def keyed(self) -> bool:
-        """Half of the seeds: records have their keys already, so that tasks run where their
-        partitions are read."""
+        """For half of the seeds records have keys already, so that there is no shuffle and tasks
+        run where their partitions are read."""
         return self.seed % 2 == 1
 
     def _fill(self, number: int) -> None:
@@ -65,12 +65,12 @@ class StreamsRun(SparkRun):
                 producer.send("source", text, key=key, partition=partition)
                 self.expected.append(text)
 
-    def _environment(self, life: Life) -> dict[str, str]:
+    def _environment(self, life: JobLife) -> dict[str, str]:
         found = SparkRun._environment(self, life)
-        # One worker, one home: those that come after it would die as well, and nothing be done.
+        # Only one host: its successors would die as well, and there would be no progress.
         if life.who == "worker":
-            wish = {**json.loads(found[DIE]), "once": str(self.directory / f"once-{life.point}")}
-            found[DIE] = json.dumps(wish)
+            crash = {**json.loads(found[DIE]), "once": str(self.directory / f"once-{life.point}")}
+            found[DIE] = json.dumps(crash)
         if self.keyed:
             found[KEYED] = "1"
         if life.home:

@@ -1,12 +1,12 @@
-"""A Streams application whose delivery is proved, in a driver process of its own.
+"""The Streams application under test, in its own driver process.
 
-Records `<life>:<number>` are counted by life, behind a shuffle; each count goes out as
-`<life>:<count - 1>`. So the target has what the source has, if every record has counted once and no
-count was lost or written twice.
+Records `<life>:<number>` are counted by life, behind a shuffle; each count is written as
+`<life>:<count - 1>`. So the target equals the source if every record has counted once and no count
+was lost or duplicated.
 
 Its arguments are those of delivery_spark_job.py. In the environment: with OTTLA_DIE_AT="n file" the
-first process where tasks are at home and that has counted n records dies; OTTLA_KEYED says that
-records have their life as their key, so that there is no shuffle.
+first task host that has counted n records dies; OTTLA_KEYED means that records have their life as
+their key, so that there is no shuffle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from delivery_spark_points import DRIVER, Dying
+from delivery_spark_points import DRIVER, DyingDataSource
 
 from ottla.spark import session, source
 from ottla.streams import String, Topology
@@ -61,7 +61,7 @@ def topology() -> Topology:
 def main() -> int:
     given = json.loads(sys.argv[1])
     os.environ[DRIVER] = str(os.getpid())
-    source.register = lambda spark: spark.dataSource.register(Dying)
+    source.register = lambda spark: spark.dataSource.register(DyingDataSource)
     exactly = given["delivery"] == "exactly_once"
     application = Application(
         topology(),
@@ -79,9 +79,9 @@ def main() -> int:
     print("started", flush=True)
     last = -1
     while application.state not in (ApplicationState.ERROR, ApplicationState.NOT_RUNNING):
-        for each in application.metrics().values():
-            if each.batch != last:
-                last = each.batch
+        for metric in application.metrics().values():
+            if metric.batch != last:
+                last = metric.batch
                 print("batch", last, flush=True)
         time.sleep(0.05)
     print(application.error, flush=True)

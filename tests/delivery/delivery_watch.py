@@ -1,4 +1,4 @@
-"""A thread that looks at the broker all the while, through every fault, with raw requests."""
+"""A thread that observes the broker during all faults, with raw requests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 from compat_raw import RawClient, code
-from delivery_history import CommittedRead, History, Place
-from delivery_log import Aborted, Batch, batches_of, shown_by_a_client
+from delivery_history import CommittedRead, History, TopicPartitionKey
+from delivery_log import AbortedTransaction, Batch, batches_of, shown_by_a_client
 
-OFFSETS: Place = ("__consumer_offsets", 0)
-TRANSACTIONS: Place = ("__transaction_state", 0)
+OFFSETS: TopicPartitionKey = ("__consumer_offsets", 0)
+TRANSACTIONS: TopicPartitionKey = ("__transaction_state", 0)
 FETCH_BYTES = 1 << 20
 ROUND_S = 0.08
 LATEST = -1
@@ -20,14 +20,14 @@ UNCOMMITTED, COMMITTED = 0, 1
 
 
 class Watch:
-    """Follows the partitions of both topics, and those of the coordinators, from offset 0 on."""
+    """Follows the partitions of both topics and of the coordinators, from offset 0."""
 
     def __init__(self, history: History, bootstrap: str, partitions: int, seed: int) -> None:
         self.history = history
         self._bootstrap = bootstrap
         self._chance = random.Random(f"watch {seed}")
         topics = (history.input, history.output)
-        self._places: list[Place] = [(t, n) for t in topics for n in range(partitions)]
+        self._places: list[TopicPartitionKey] = [(t, n) for t in topics for n in range(partitions)]
         self._positions = dict.fromkeys([*self._places, OFFSETS, TRANSACTIONS], 0)
         self._committed_positions = dict.fromkeys(self._places, 0)
         for place in self._places:
@@ -52,13 +52,13 @@ class Watch:
             self.history.accidents.append("the watch hangs: the broker does not answer")
 
     def caught_up(self) -> bool:
-        """Whether all that is stored has been read, and no transaction is open."""
+        """True if everything has been read and no transaction is open."""
         return all(
             self._positions[place] == self._committed_positions[place] == self._last(place)
             for place in self._places
         )
 
-    def _last(self, place: Place) -> int:
+    def _last(self, place: TopicPartitionKey) -> int:
         return self.history.series.get((place, "high watermark"), [-1])[-1]
 
     def _run(self) -> None:
@@ -90,8 +90,8 @@ class Watch:
     # Reading
 
     def _fetch(
-        self, client: RawClient, positions: dict[Place, int], isolation: int
-    ) -> list[tuple[Place, Any, list[Batch]]]:
+        self, client: RawClient, positions: dict[TopicPartitionKey, int], isolation: int
+    ) -> list[tuple[TopicPartitionKey, Any, list[Batch]]]:
         topics: dict[str, list[dict[str, int]]] = {}
         for (topic, number), offset in positions.items():
             topics.setdefault(topic, []).append(
@@ -103,13 +103,15 @@ class Watch:
         )  # fmt: skip
         found = []
         for topic_answer in answer.responses:
-            for one in topic_answer.partitions:
-                place = topic_answer.topic, one.partition_index
-                if self._readable(place, one.error_code):
-                    found.append((place, one, list(batches_of(bytes(one.records or b"")))))
+            for partition in topic_answer.partitions:
+                place = topic_answer.topic, partition.partition_index
+                if self._readable(place, partition.error_code):
+                    found.append(
+                        (place, partition, list(batches_of(bytes(partition.records or b""))))
+                    )
         return found
 
-    def _readable(self, place: Place, error: Any) -> bool:
+    def _readable(self, place: TopicPartitionKey, error: Any) -> bool:
         if error == code("none"):
             return True
         passing = ("unknown_topic_or_partition", "not_leader_or_follower", "unknown_topic_id")
@@ -121,7 +123,7 @@ class Watch:
     def _follow(self, client: RawClient) -> None:
         for place, answer, batches in self._fetch(client, self._positions, UNCOMMITTED):
             log = self._kept[place]
-            new = [one for one in batches if one.base_offset >= self._positions[place]]
+            new = [batch for batch in batches if batch.base_offset >= self._positions[place]]
             log += new
             if new:
                 self._positions[place] = new[-1].last_offset + 1
@@ -141,31 +143,34 @@ class Watch:
             if batches:
                 positions[place] = batches[-1].last_offset + 1
 
-    def _keep_committed(self, place: Place, start: int, answer: Any, batches: list[Batch]) -> None:
+    def _keep_committed(
+        self, place: TopicPartitionKey, start: int, answer: Any, batches: list[Batch]
+    ) -> None:
         self._note(place, "last stable offset", answer.last_stable_offset)
         if not batches:
             return
         end = batches[-1].last_offset + 1
         aborted = [
-            Aborted(a.producer_id, a.first_offset) for a in answer.aborted_transactions or ()
+            AbortedTransaction(a.producer_id, a.first_offset)
+            for a in answer.aborted_transactions or ()
         ]
         shown = tuple(shown_by_a_client(batches, aborted))
         self.history.committed_reads.append(CommittedRead(place, start, end, shown))
 
     def _read_again(self, client: RawClient) -> None:
-        """From a place in the middle, so that indexes are used, in both isolation levels."""
+        """Read from the middle, so that indexes are used, in both isolation levels."""
         place = self._chance.choice(self._places)
         if not (log := self.history.logs[place]):
             return
         start = self._chance.choice(log).base_offset
         for _, _, batches in self._fetch(client, {place: start}, UNCOMMITTED):
             known = self._positions[place]
-            self.history.again += [(place, one) for one in batches if one.last_offset < known]
+            self.history.again += [(place, batch) for batch in batches if batch.last_offset < known]
         if start < self._committed_positions[place]:
             for _, answer, batches in self._fetch(client, {place: start}, COMMITTED):
                 self._keep_committed(place, start, answer, batches)
 
-    # Asking
+    # Offsets
 
     def _list_offsets(self, client: RawClient) -> None:
         for isolation, name in ((UNCOMMITTED, "end offset"), (COMMITTED, "stable end offset")):
@@ -179,9 +184,9 @@ class Watch:
                 ],
             )  # fmt: skip
             for topic in answer.topics:
-                for one in topic.partitions:
-                    if one.error_code == code("none"):
-                        self._note((topic.name, one.partition_index), name, one.offset)
+                for partition in topic.partitions:
+                    if partition.error_code == code("none"):
+                        self._note((topic.name, partition.partition_index), name, partition.offset)
 
     def _fetch_group_offsets(self, client: RawClient) -> None:
         numbers = [n for t, n in self._places if t == self.history.input]
@@ -192,14 +197,14 @@ class Watch:
         answer = client.call("offset_fetch", 8, groups=[group], require_stable=True).groups[0]
         if answer.error_code != code("none"):
             return
-        for one in answer.topics[0].partitions:
-            if one.error_code == code("none"):
-                place = (self.history.input, one.partition_index)
+        for partition in answer.topics[0].partitions:
+            if partition.error_code == code("none"):
+                place = (self.history.input, partition.partition_index)
                 offsets = self.history.group_offsets.setdefault(place, [])
-                if not offsets or offsets[-1] != one.committed_offset:
-                    offsets.append(one.committed_offset)
+                if not offsets or offsets[-1] != partition.committed_offset:
+                    offsets.append(partition.committed_offset)
 
-    def _note(self, place: Place, name: str, value: int) -> None:
+    def _note(self, place: TopicPartitionKey, name: str, value: int) -> None:
         values = self.history.series.setdefault((place, name), [])
         if not values or values[-1] != value:
             values.append(value)

@@ -1,12 +1,12 @@
-"""A worker of the delivery tests, as a process of its own, on confluent-kafka (librdkafka).
+"""A worker process of the delivery tests, with confluent-kafka (librdkafka).
 
     python delivery_worker.py '{"role": "source", "mode": "exactly_once", ...}'
 
-source     writes numbered records, in exactly_once as transactions of which some are aborted
-transform  reads the input, writes each record to the output, and keeps its place in its group
-observer   reads both topics as read_committed, from the start to the end, and tells what it saw
+source     writes numbered records; in exactly_once as transactions, some of which it aborts
+transform  reads the input, writes each record to the output, and commits its group's offsets
+observer   reads both topics with read_committed from start to end, and journals the records
 
-SIGTERM ends it in good order; whatever else ends it is what the tests are about.
+SIGTERM stops it cleanly; every other end is a subject of the tests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import (
     Consumer,
@@ -36,7 +36,7 @@ BATCH_COUNT = 12
 ABORTED_SHARE = 0.15
 FATAL_EXIT = 3
 
-# A broker that is back is found at once.
+# Reconnect at once when a broker is back.
 CLIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "socket.timeout.ms": 8000}
 PRODUCER: dict[str, dict[str, Any]] = {
     "at_most_once": {"enable.idempotence": False, "retries": 0, "acks": 1},
@@ -81,14 +81,14 @@ class Worker:
         return self.mode == "exactly_once"
 
     def is_alive(self) -> bool:
-        """Whether to go on. A worker that does not come back here ends itself, as under any
-        supervisor: now and then librdkafka waits forever for the end of a call of its own
-        (send_offsets_to_transaction, when the broker went away in the middle of it)."""
+        """Whether to continue; also resets the watchdog, which ends a worker that hangs. Now and
+        then librdkafka waits forever in one of its calls (send_offsets_to_transaction, if the
+        broker goes down during it)."""
         faulthandler.dump_traceback_later(HANGS_S, exit=True, file=self.nowhere)
         return not self.ending
 
     def dawdle(self) -> None:
-        """Between two steps that belong together, for as long as the faults need to hit there."""
+        """Wait between two steps that belong together, so that faults can hit there."""
         time.sleep(self.chance.uniform(0, 0.03))
 
     def security(self) -> dict[str, str]:
@@ -171,7 +171,7 @@ class Worker:
         placed: Sequence[tuple[str, str, str, int]],
         offsets: tuple[list[TopicPartition], Any] | None = None,
     ) -> bool:
-        """Whether it was committed. Raises what only a new producer can get over."""
+        """True if it was committed. Raises errors that only a new producer can recover from."""
         producer.begin_transaction()
         try:
             for topic, key, value, partition in placed:
@@ -200,7 +200,7 @@ class Worker:
         self.journal("aborted", name)
 
     def insist(self, call: Callable[[], None]) -> None:
-        """Commit and abort may be called again where the error says so."""
+        """Call commit or abort again if the error is retriable."""
         while True:
             try:
                 return call()
@@ -239,7 +239,9 @@ class Worker:
         }[self.mode]
         while self.is_alive():
             count = self.chance.randint(1, BATCH_COUNT)
-            messages = [one for one in consumer.consume(count, 0.2) if one.error() is None]
+            messages = [
+                message for message in consumer.consume(count, 0.2) if message.error() is None
+            ]
             if messages:
                 step(producer, consumer, messages)
         producer.flush(CALL_S)
@@ -248,7 +250,7 @@ class Worker:
     def commit_then_write(
         self, producer: Producer, consumer: Consumer, read: list[Message]
     ) -> None:
-        """A place that could not be kept is a place that another reads from: write nothing."""
+        """Write nothing if the commit fails, because another worker then reads from there."""
         try:
             consumer.commit(offsets=next_offsets(read), asynchronous=False)
         except KafkaException as error:
@@ -281,7 +283,9 @@ class Worker:
             try:
                 consumer.seek(first)
             except KafkaException as error:
-                self.journal("note", f"seek: {error.args[0].name()}")  # another's by now
+                self.journal(
+                    "note", f"seek: {error.args[0].name()}"
+                )  # another worker owns it by now
 
     def write(self, producer: Producer, read: list[Message]) -> None:
         for topic, key, value, partition in self.placed(read):
@@ -291,8 +295,8 @@ class Worker:
         partitions, topic = self.given["partitions"], self.given["output"]
         names = self.next_ids(len(read))
         return [
-            (topic, name, text(one), self.chance.randrange(partitions))
-            for name, one in zip(names, read, strict=True)
+            (topic, name, text(message), self.chance.randrange(partitions))
+            for name, message in zip(names, read, strict=True)
         ]
 
     # Reading only
@@ -306,8 +310,8 @@ class Worker:
                 "auto.offset.reset": "error",  # an offset that is gone is a finding
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": 100,
-                # When no broker could be reached librdkafka (2.16) starts again from its bootstrap
-                # servers, and once connected to nobody any more until the end of the run.
+                # When no broker can be reached, librdkafka (2.16) starts again from its bootstrap
+                # servers; once it then stayed disconnected until the end of the run.
                 "metadata.recovery.strategy": "none",
                 **CLIENT,
                 **self.security(),
@@ -337,15 +341,15 @@ def text(message: Message) -> str:
 
 def next_offsets(read: list[Message]) -> list[TopicPartition]:
     after: dict[tuple[str, int], int] = {}
-    for one in read:
-        after[one.topic(), one.partition()] = one.offset() + 1
+    for message in read:
+        after[message.topic(), message.partition()] = cast(int, message.offset()) + 1
     return [TopicPartition(topic, number, offset) for (topic, number), offset in after.items()]
 
 
 def first_offsets(read: list[Message]) -> list[TopicPartition]:
     first: dict[tuple[str, int], int] = {}
-    for one in read:
-        first.setdefault((one.topic(), one.partition()), one.offset())
+    for message in read:
+        first.setdefault((message.topic(), message.partition()), message.offset())
     return [TopicPartition(topic, number, offset) for (topic, number), offset in first.items()]
 
 

@@ -1,7 +1,7 @@
-"""The source and the observer of the delivery tests once more, on aiokafka: a second client's view.
+"""The source and the observer of the delivery tests with another client, aiokafka.
 
-Not the transforming worker: aiokafka sends offsets with the group's name alone (TxnOffsetCommit
-without a generation, KIP-447), so that it can't be told from its own zombie.
+There is no transforming worker: aiokafka sends only the group id with offsets (TxnOffsetCommit
+without a generation, KIP-447), so the coordinator can't distinguish it from its zombie.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Worker:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     async def started(self, client: Any) -> Any:
-        """aiokafka gives up where the broker is away for the moment."""
+        """Retry, because aiokafka gives up if the broker is down at the moment."""
         async with asyncio.timeout(START_S):
             while True:
                 try:
@@ -84,15 +84,15 @@ class Worker:
             if self.exactly_once:
                 await self.transaction(producer, name, names)
             else:
-                await asyncio.gather(*(self.send(producer, one) for one in names))
+                await asyncio.gather(*(self.send(producer, record_id) for record_id in names))
             await asyncio.sleep(self.chance.uniform(0.005, 0.04))
         await producer.stop()
 
     async def transaction(self, producer: AIOKafkaProducer, name: str, names: list[str]) -> None:
-        """A failure ends the process: the next of its name fences what is left of this one."""
+        """A failure ends the process; its successor fences what is left of it."""
         async with asyncio.timeout(CALL_S):
             await producer.begin_transaction()
-            await asyncio.gather(*(self.send(producer, one) for one in names))
+            await asyncio.gather(*(self.send(producer, record_id) for record_id in names))
             if self.chance.random() < ABORTED_SHARE:
                 await producer.abort_transaction()
                 self.journal("aborted", name)
@@ -132,16 +132,16 @@ class Worker:
                 self.journal("error", str(error))
                 continue
             for place, records in found.items():
-                for one in records:
-                    where = place.topic, place.partition, one.offset
-                    self.journal("read", *where, one.value.decode())
+                for record in records:
+                    where = place.topic, place.partition, record.offset
+                    self.journal("read", *where, record.value.decode())
         await consumer.stop()
 
 
 class Reason(logging.Handler):
-    """What ended aiokafka's sender: its producer raises an "unexpected error", the log has more.
+    """The error that ended aiokafka's sender: the producer raises only an "unexpected error".
 
-    Nothing else is said: a broker that is away is what these tests are about.
+    Other lines of its log are dropped, because these tests take brokers down all the time.
     """
 
     error: BaseException | None = None

@@ -1,4 +1,4 @@
-"""Delivery, proved: clients and the broker are killed at random, and every promise is checked.
+"""Delivery guarantees: clients and the broker are killed at random, and all guarantees checked.
 
 A failure names its seed; `OTTLA_SEED=... pytest tests/delivery -k exactly` repeats its faults.
 `make chaos minutes=60` runs the same for longer.
@@ -25,13 +25,13 @@ pytestmark = [pytest.mark.delivery, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_promises_are_kept(case: Case, tmp_path: Path) -> None:
+def test_guarantees_hold_when_processes_are_killed(case: Case, tmp_path: Path) -> None:
     run = Run(case, seed_of_this_run(), SECONDS, tmp_path, records_min=2 * RECORDS_MIN)
     history = run()
     print(f"{case}: {dict(run.done)}; {summary(history)}")
     broken = violations(history)
     assert not broken, f"OTTLA_SEED={run.seed}\n" + "\n".join(broken)
-    # In every plan (see delivery_faults), and every plan is carried out as a whole.
+    # These are in every plan (see delivery_faults), and every plan is executed completely.
     assert run.done["kill broker"]
     assert any(kind.startswith("kill") and "broker" not in kind for kind in run.done)
     assert records_through(history) > RECORDS_MIN, summary(history)

@@ -1,4 +1,4 @@
-"""The checks can fail: each violation, planted in a history that is sound without it, is found."""
+"""The checks work: each violation, planted in a valid history, is found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from delivery_history import CommittedRead, History
 from delivery_log import (
     ABORT,
     COMMIT,
-    Aborted,
+    AbortedTransaction,
     Batch,
     Record,
     batches_of,
@@ -28,7 +28,7 @@ SOURCE, WORKER = 1, 2  # producer ids
 
 
 class Partition:
-    """Writes a log as a broker would."""
+    """Writes a log like a broker."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -51,7 +51,7 @@ class Partition:
 
 
 def offset_batch(at: int, offset: int | None, producer_id: int = -1) -> Batch:
-    """A record of `__consumer_offsets`: the group's place in in-0."""
+    """A record of `__consumer_offsets`: the group's offset in in-0."""
     key = struct.pack(">hh5sh2si", 1, 5, GROUP.encode(), 2, IN.encode(), 0)
     value = None if offset is None else struct.pack(">hqi", 3, offset, -1)
     record = Record(at, key, value)
@@ -98,7 +98,7 @@ def sound(mode: str = "exactly_once") -> History:
 
 
 def without_output(history: History, number: int) -> None:
-    """One copied record never was written; the observer and the fetches agree with the log."""
+    """One copied record was never written; the observer and the fetches agree with the log."""
     log = history.logs[OUT, 0]
     kept = [record for record in log[0].records if record.offset != number]
     moved = tuple(replace(record, offset=place) for place, record in enumerate(kept))
@@ -112,7 +112,7 @@ def without_output(history: History, number: int) -> None:
 
 
 def agree(history: History) -> None:
-    """Everybody has read what the logs say: only what the logs say is wrong."""
+    """All readers agree with the logs: only the logs are wrong."""
     history.again = []
     history.committed_reads = []
     history.journals["o.1"] = [
@@ -142,33 +142,33 @@ def test_a_lost_record_is_found_unless_it_may_be_lost() -> None:
     for mode, found in (("at_least_once", True), ("exactly_once", True), ("at_most_once", False)):
         history = sound(mode)
         without_output(history, 2)
-        assert any("never came out" in one for one in violations(history)) is found
+        assert any("never came out" in violation for violation in violations(history)) is found
 
 
-def test_an_acknowledged_record_that_is_not_there_is_found() -> None:
+def test_a_missing_acknowledged_record_is_found() -> None:
     history = sound("at_least_once")
     history.journals["s.1"].append(["acked", "s.1.9.0.1", IN, 0, 77])
-    assert any("there is None" in one for one in violations(history))
+    assert any("there is None" in violation for violation in violations(history))
 
 
 def test_a_doubled_record_is_found_unless_it_may_be_doubled() -> None:
     for mode, found in (("at_least_once", False), ("exactly_once", True), ("at_most_once", True)):
         history = sound(mode)
         write_again(history, (OUT, 0), "t.2.1.0.1", "s.1.1.0.3")
-        assert any("2 times in out" in one for one in violations(history)) is found
+        assert any("2 times in out" in violation for violation in violations(history)) is found
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_record_from_nowhere_is_found(mode: str) -> None:
     history = sound(mode)
     write_again(history, (OUT, 0), "t.2.1.0.1", "s.7.7.0.1")
-    assert any("never went in" in one for one in violations(history))
+    assert any("never went in" in violation for violation in violations(history))
 
 
 def test_a_torn_transaction_is_found() -> None:
     history = sound()
     without_output(history, 1)
-    assert any("[0, 2] of the 3 records of t.1.1" in one for one in violations(history))
+    assert any("[0, 2] of the 3 records of t.1.1" in violation for violation in violations(history))
 
 
 def test_a_committed_transaction_without_its_marker_is_found() -> None:
@@ -177,7 +177,7 @@ def test_a_committed_transaction_without_its_marker_is_found() -> None:
     log[1] = replace(log[1], marker=ABORT)
     agree(history)
     found = violations(history)
-    assert any("s.1.1 was committed, and nothing of it" in one for one in found)
+    assert any("s.1.1 was committed, and nothing of it" in violation for violation in found)
 
 
 def test_an_aborted_transaction_that_is_seen_is_found() -> None:
@@ -185,7 +185,9 @@ def test_an_aborted_transaction_that_is_seen_is_found() -> None:
     log = history.logs[IN, 0]
     log[3] = replace(log[3], marker=COMMIT)
     agree(history)
-    assert any("s.1.2 was aborted, and is to be seen" in one for one in violations(history))
+    assert any(
+        "s.1.2 was aborted, and is to be seen" in violation for violation in violations(history)
+    )
 
 
 def test_a_list_of_aborted_transactions_that_lacks_one_is_found() -> None:
@@ -193,35 +195,37 @@ def test_a_list_of_aborted_transactions_that_lacks_one_is_found() -> None:
     log = history.logs[IN, 0]
     shown = tuple(shown_by_a_client(log, []))
     history.committed_reads.append(CommittedRead((IN, 0), 0, 6, shown))
-    assert any("too many" in one and "s.1.2" in one for one in violations(history))
-    assert shown_by_a_client(log, [Aborted(SOURCE, 4)]) == committed(log)
+    assert any(
+        "too many" in violation and "s.1.2" in violation for violation in violations(history)
+    )
+    assert shown_by_a_client(log, [AbortedTransaction(SOURCE, 4)]) == committed(log)
 
 
 def test_an_observer_that_saw_an_aborted_record_is_found() -> None:
     history = sound()
     history.journals["o.1"].insert(3, ["read", IN, 0, 4, "s.1.2.0.1"])
-    assert any(one.startswith("o.1 of ('in', 0)") for one in violations(history))
+    assert any(violation.startswith("o.1 of ('in', 0)") for violation in violations(history))
 
 
 def test_an_observer_that_missed_a_record_or_saw_it_twice_is_found() -> None:
     for change in (lambda lines: lines.pop(1), lambda lines: lines.insert(1, lines[0])):
         history = sound()
         change(history.journals["o.1"])
-        assert any(one.startswith("o.1 of ('in', 0)") for one in violations(history))
+        assert any(violation.startswith("o.1 of ('in', 0)") for violation in violations(history))
 
 
 @pytest.mark.parametrize("name", ["high watermark", "last stable offset"])
 def test_a_watermark_that_goes_back_is_found(name: str) -> None:
     history = sound()
     history.series[(IN, 0), name] = [0, 6, 4, 6]
-    assert any(f"{name} went back from 6 to 4" in one for one in violations(history))
+    assert any(f"{name} went back from 6 to 4" in violation for violation in violations(history))
 
 
 def test_a_gap_is_found() -> None:
     history = sound()
     del history.logs[IN, 0][2]
     agree(history)
-    assert any("offset 4 is missing, 5 follows" in one for one in violations(history))
+    assert any("offset 4 is missing, 5 follows" in violation for violation in violations(history))
 
 
 def test_an_offset_that_changes_is_found() -> None:
@@ -229,27 +233,27 @@ def test_an_offset_that_changes_is_found() -> None:
     first = history.logs[IN, 0][0]
     other = replace(first.records[0], value=b"changed")
     history.again.append(((IN, 0), replace(first, records=(other, *first.records[1:]))))
-    assert any("offset 0 was" in one for one in violations(history))
+    assert any("offset 0 was" in violation for violation in violations(history))
 
 
 @pytest.mark.parametrize("offsets", [[-1, 3, -1], [3, 0], [3, 2, 3]])
 def test_a_committed_offset_that_goes_back_is_found(offsets: list[int]) -> None:
     history = sound()
     history.group_offsets[IN, 0] = offsets
-    assert any("by OffsetFetch went from 3" in one for one in violations(history))
+    assert any("by OffsetFetch went from 3" in violation for violation in violations(history))
     history = sound()
     history.group_batches += [offset_batch(2, None)]
-    assert any("in the log went from 3 to -1" in one for one in violations(history))
+    assert any("in the log went from 3 to -1" in violation for violation in violations(history))
 
 
 def test_a_commit_that_was_given_up_may_come_after_the_next() -> None:
     history = sound("at_least_once")
     history.group_batches = [offset_batch(n, to) for n, to in enumerate((1, 3, 1, 3))]
-    assert any("in the log went from 3 to 1" in one for one in violations(history))
+    assert any("in the log went from 3 to 1" in violation for violation in violations(history))
     history.journals["t.1"] = [["note", "commit: _TIMED_OUT"]]
     assert violations(history) == []
     history.group_batches = [offset_batch(n, to) for n, to in enumerate((1, 3, 2, 3))]
-    assert any("in the log went from 3 to 2" in one for one in violations(history))
+    assert any("in the log went from 3 to 2" in violation for violation in violations(history))
 
 
 def test_an_offset_in_a_transaction_counts_when_it_is_committed() -> None:
@@ -268,7 +272,9 @@ def test_an_offset_in_a_transaction_counts_when_it_is_committed() -> None:
 def test_two_owners_in_a_classic_generation_are_found() -> None:
     history = sound()
     history.group_batches.append(generation(2, {"a": [0, 1], "b": [1]}))
-    assert any("(b'in', 1) has 2 owners in generation 2" in one for one in violations(history))
+    assert any(
+        "(b'in', 1) has 2 owners in generation 2" in violation for violation in violations(history)
+    )
     history = sound()
     history.group_batches.append(generation(2, {"a": [0], "b": [1]}))
     assert violations(history) == []
@@ -304,7 +310,7 @@ def member_batch(at: int, member: str, epoch: int, held: list[int] | None) -> Ba
 def test_two_owners_by_the_new_protocol_are_found() -> None:
     history = sound()
     history.group_batches += [member_batch(2, "a", 1, [0, 1]), member_batch(3, "b", 2, [1])]
-    assert any("to a, b" in one for one in violations(history))
+    assert any("to a, b" in violation for violation in violations(history))
     history = sound()
     history.group_batches += [
         member_batch(2, "a", 1, [0, 1]), member_batch(3, "a", 2, [0]), member_batch(4, "b", 2, [1]),
@@ -316,17 +322,17 @@ def test_two_owners_by_the_new_protocol_are_found() -> None:
 def test_a_member_epoch_that_goes_back_is_found() -> None:
     history = sound()
     history.group_batches += [member_batch(2, "a", 5, [0]), member_batch(3, "a", 4, [0])]
-    assert any("went back from 5 to 4" in one for one in violations(history))
+    assert any("went back from 5 to 4" in violation for violation in violations(history))
 
 
-def test_an_accident_of_the_run_is_a_violation() -> None:
+def test_an_unexpected_failure_of_the_run_is_a_violation() -> None:
     history = sound()
     history.accidents.append("the broker died")
     assert violations(history) == ["the broker died"]
 
 
 def test_batches_are_read_as_the_project_writes_them() -> None:
-    """Two decoders that know nothing of each other."""
+    """Two independent decoders agree."""
     marker = Marker(commit=True, coordinator_epoch=0)
     data = build_marker(marker, producer_id=7, producer_epoch=3, timestamp=0)
     (batch,) = batches_of(bytes(data))

@@ -1,4 +1,4 @@
-"""Connectors, killed at random while there is work: what each of them promises holds.
+"""Connectors, killed at random while they work: their guarantees hold.
 
 The records of a source are in the topic once, in order; those of a topic are in files once, or in a
 file at least once, and a sink's offsets never go back.
@@ -19,7 +19,9 @@ LIVES = 3
 
 
 @pytest.mark.parametrize("connector", SUBJECTS)
-def test_what_a_connector_promises_holds(connector: str, tmp_path: Path) -> None:
+def test_a_connectors_guarantee_holds_when_processes_are_killed(
+    connector: str, tmp_path: Path
+) -> None:
     seed = seed_of_this_run()
     plan = lives(seed, LIVES, sink=SUBJECTS[connector].sink, zombies=True)
     run = ConnectRun(seed, plan, tmp_path, connector)

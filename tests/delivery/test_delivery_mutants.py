@@ -1,4 +1,4 @@
-"""The whole harness can fail: on a broker with a fault built in, it finds that fault.
+"""The harness can fail: it finds the fault built into a broker.
 
 Faults of the broker only, no faults of the schedule but the first second's: each is found in a few
 seconds. One of them is in every `make test`; all are in `make chaos`.
@@ -18,7 +18,7 @@ from delivery_run import Case, Run
 pytestmark = [pytest.mark.delivery, pytest.mark.timeout(300)]
 apache = os.environ.get("OTTLA_COMPAT_BROKER") == "apache"
 
-# The fault, and a part of the sentence that has to be said about it.
+# The fault, and a part of the expected violation.
 MUTANTS = {
     "list-nothing": "observer",
     "commit-all": "was aborted, and is to be seen",
@@ -39,7 +39,7 @@ class BrokenBroker(Broker):
 
 @pytest.mark.skipif(apache, reason="the faults are put into Ottla")
 @pytest.mark.parametrize("fault", CHOSEN)
-def test_a_broken_broker_is_found_out(fault: str, tmp_path: Path) -> None:
+def test_a_broken_broker_is_detected(fault: str, tmp_path: Path) -> None:
     def launch(directory: Path, settings: dict[str, str]) -> Broker:
         broker = BrokenBroker(directory, settings)
         broker.fault = fault
@@ -47,4 +47,4 @@ def test_a_broken_broker_is_found_out(fault: str, tmp_path: Path) -> None:
 
     run = Run(Case("exactly_once"), 7, seconds=2.0, directory=tmp_path, launch=launch, calm_s=12.0)
     found = violations(run())
-    assert any(MUTANTS[fault] in one for one in found), found
+    assert any(MUTANTS[fault] in violation for violation in found), found

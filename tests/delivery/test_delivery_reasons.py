@@ -1,4 +1,4 @@
-"""A worker that gives up has a reason that the run gave it; without one, that is found."""
+"""A worker gives up for a reason that the run explains; otherwise it is a finding."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from delivery_run import Case, Run
 from delivery_worker_aio import root_of
 from test_delivery_checks import GROUP, SOURCE, sound
 
-from ottla.coordinator.transactions.keys import write_key, write_value
-from ottla.coordinator.transactions.transaction import State, Transaction
+from ottla.coordinator.transactions.records import write_key, write_value
+from ottla.coordinator.transactions.transaction import TransactionMetadata, TransactionState
 
 TIMEOUT_MS = 8000
 
@@ -31,11 +31,11 @@ def gave_up(error: str, exit_code: int = 3) -> History:
 
 def aborted(name: str, age_ms: int, epoch: int = 1, producer_id: int = SOURCE) -> Batch:
     """PrepareAbort of a transaction of this age, in `__transaction_state`."""
-    transaction = Transaction(
+    transaction = TransactionMetadata(
         producer_id,
         epoch,
         TIMEOUT_MS,
-        State.PREPARE_ABORT,
+        TransactionState.PREPARE_ABORT,
         frozenset({("in", 0), ("in", 2), ("t", 1)}),
     )
     value = write_value(transaction._replace(start_ms=1000, update_ms=1000 + age_ms))
@@ -46,7 +46,7 @@ OF_ANOTHER_PRODUCER = aborted(f"{GROUP}-s", TIMEOUT_MS + 1, producer_id=SOURCE +
 
 
 @pytest.mark.parametrize("error", ["_TIMED_OUT: Failed to add offsets", "TimeoutError: 30 s"])
-def test_no_answer_is_a_reason(error: str) -> None:
+def test_a_missing_answer_is_a_reason(error: str) -> None:
     assert violations(gave_up(error)) == []
 
 
@@ -63,7 +63,7 @@ def test_the_watchdog_of_a_client_that_hangs_is_a_reason() -> None:
         ("", -6),
     ],
 )
-def test_what_no_fault_explains_is_found(error: str, exit_code: int) -> None:
+def test_an_unexplained_failure_is_found(error: str, exit_code: int) -> None:
     (found,) = violations(gave_up(error, exit_code))
     assert found == f"s.1 gave up ({exit_code}): {error or 'no word'}"
 
@@ -91,7 +91,7 @@ def test_a_transaction_that_took_too_long_explains_a_fence() -> None:
 
 
 def test_a_timeout_of_another_epoch_explains_nothing() -> None:
-    """It was another producer's of the same slot, or another transaction's."""
+    """It belonged to another producer of the same slot, or to another transaction."""
     for other in (aborted(f"{GROUP}-s", TIMEOUT_MS + 1, epoch=4), OF_ANOTHER_PRODUCER):
         history = gave_up("_FENCED: by a newer")
         history.journals["s.1"].insert(-1, ["sent", "s.1.2.0.1"])
@@ -114,7 +114,7 @@ def test_a_timeout_explains_one_refusal() -> None:
     assert len(violations(history)) == 1
 
 
-def test_what_is_said_twice_of_one_transaction_is_one_refusal() -> None:
+def test_two_reports_about_one_transaction_are_one_refusal() -> None:
     history = gave_up("InvalidTxnStateException: Cannot execute")
     lines = history.journals["s.1"]
     lines[-1:-1] = [["sent", "s.1.2.0.1"], ["acked", "s.1.2.0.1", "in", 0, 4]]
@@ -124,7 +124,7 @@ def test_what_is_said_twice_of_one_transaction_is_one_refusal() -> None:
     assert violations(history) == []
 
 
-def test_of_a_process_with_several_producers_the_one_is_meant_that_was_refused() -> None:
+def test_a_refusal_is_attributed_to_the_right_producer_of_a_process() -> None:
     history = gave_up("ProducerFencedException: There is")
     history.journals["s.1"][-1].append(f"{GROUP}-s-3")
     history.transaction_batches.append(aborted(f"{GROUP}-s-2", TIMEOUT_MS + 1))
@@ -162,7 +162,11 @@ def test_a_commit_after_a_timeout_is_a_reason_in_version_2() -> None:
 def test_the_transaction_log_is_read_as_the_project_writes_it() -> None:
     batch = aborted("x", 5)
     assert batch.records[0].value is not None
-    assert transaction_state(batch.records[0].value) == (State.PREPARE_ABORT.value, 5, TIMEOUT_MS)
+    assert transaction_state(batch.records[0].value) == (
+        TransactionState.PREPARE_ABORT.value,
+        5,
+        TIMEOUT_MS,
+    )
     assert timed_out([batch]) == {}
     assert timed_out([aborted("x", TIMEOUT_MS + 1)] * 2) == {"x": [(SOURCE, 1)] * 2}
 
@@ -179,7 +183,7 @@ def test_the_summary_counts_what_was_sent() -> None:
 def test_a_fault_waits_until_the_broker_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that is in the plan is done: a test may ask for a broker that was killed."""
+    """The complete plan is executed: a test may depend on a killed broker."""
     done: list[Fault] = []
     monkeypatch.setattr(Run, "_hurt_broker", lambda self, fault: done.append(fault))
     run = Run(Case("at_least_once"), 7, 1.0, tmp_path)
@@ -203,7 +207,7 @@ def test_aiokafkas_reason_is_the_first_error_of_its_chain() -> None:
     assert root_of(alone) is alone
 
 
-def test_a_worker_that_had_to_try_for_long_is_ready(tmp_path: Path) -> None:
+def test_a_worker_that_retried_for_long_is_ready(tmp_path: Path) -> None:
     path = tmp_path / "source2.2.journal"
     assert not is_ready(path)
     journal = Journal(str(path))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from delivery_run import seed_of_this_run
-from delivery_spark import Life, SparkRun, lives, summary
+from delivery_spark import JobLife, SparkRun, lives, summary
 
 pytestmark = [pytest.mark.delivery, pytest.mark.timeout(900)]
 LIVES = 2
 
 
-def test_every_record_is_there_once(tmp_path: Path) -> None:
+def test_every_record_is_written_once(tmp_path: Path) -> None:
     seed = seed_of_this_run()
     run = SparkRun(seed, lives(seed, LIVES), tmp_path)
     wrong = run()
@@ -24,9 +24,9 @@ def test_every_record_is_there_once(tmp_path: Path) -> None:
     assert not wrong, f"OTTLA_SEED={seed}\n" + "\n".join(wrong)
 
 
-def test_without_exactly_once_records_are_there_twice(tmp_path: Path) -> None:
-    """The test itself can fail: the driver dies when tasks have written and Spark does not know."""
-    plan = [Life("point", "deciding", "all", 1)]
+def test_without_exactly_once_records_are_duplicated(tmp_path: Path) -> None:
+    """The test can fail: the driver dies after tasks have written, before Spark knows."""
+    plan = [JobLife("point", "deciding", "all", 1)]
     run = SparkRun(1, plan, tmp_path, delivery="at_least_once")
     wrong = run()
-    assert any("is there 2 times" in each for each in wrong), wrong
+    assert any("is there 2 times" in message for message in wrong), wrong

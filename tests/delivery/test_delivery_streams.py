@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 LIVES = 1
 
 
-def test_every_record_has_counted_once(tmp_path: Path) -> None:
+def test_every_record_is_counted_once(tmp_path: Path) -> None:
     seed = seed_of_this_run()
     run = StreamsRun(seed, stream_lives(seed, LIVES), tmp_path)
     wrong = run()

@@ -26,7 +26,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def processes(s3: str) -> ForkServerContext:
-    """Forked from one that has imported all and has no RocksDB: its threads don't survive that."""
+    """Forked from a process that has not imported RocksDB, whose threads do not survive a fork."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["host_child"])
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A task host in a process of its own, which kills itself at a point.
+"""A task host in a separate process, which kills itself at a chosen point.
 
 Each batch counts words that its number says; a file has the number of the last one that is done.
 """
@@ -22,10 +22,10 @@ from streams_by_hand import counted, rows_in, rows_of, sent
 
 from ottla.engine import state_file, task_files
 from ottla.engine.local_copy import LocalCopy
-from ottla.engine.packed_rows import input_rows
-from ottla.engine.state_file import Change
+from ottla.engine.packed_rows import pack_input_rows
+from ottla.engine.state_file import CellChange
 from ottla.engine.state_folder import ObjectFolder
-from ottla.engine.task import Task
+from ottla.engine.task import StreamTask
 from ottla.engine.task_host import TaskHost
 from ottla.engine.task_plan import TaskPlan
 
@@ -33,33 +33,33 @@ WORDS = 1_500
 FIRST_WORDS = 2_500
 
 
-input_rows(rows_in("word"))  # imports what it needs: a server that forks has it then
+pack_input_rows(rows_in("word"))  # imports what it needs: a server that forks has it then
 
 
 def words_of(batch: int) -> list[str]:
-    """The first batch has many, so that later ones do not take in its file."""
+    """The first batch has many records, so that later ones do not merge its file."""
     draw = random.Random(batch)
     count = FIRST_WORDS if batch == 0 else 60
     return [f"word {draw.randrange(WORDS)}" for _ in range(count)]
 
 
 def counts_behind(batch: int) -> Counter[str]:
-    return Counter(word for each in range(batch + 1) for word in words_of(each))
+    return Counter(word for earlier in range(batch + 1) for word in words_of(earlier))
 
 
 def plan_on_disk(local: Path) -> TaskPlan:
-    """All of it: the limit is nothing."""
+    """All state on disk: the memory limit is zero."""
     return replace(counted(), memory_bytes_max=0, local_folder=str(local))
 
 
 def run_batch(host: Any, folder: str, batch: int) -> dict[str, int]:
-    return sent(rows_of(host.run(folder, batch, 0, [input_rows(rows_in(*words_of(batch)))])))
+    return sent(rows_of(host.run(folder, batch, 0, [pack_input_rows(rows_in(*words_of(batch)))])))
 
 
 def run_batches(
     folder: str, local: Path, batches: Iterable[int], done: Path, point: str, nth: int = 1
 ) -> None:
-    """Killed at the nth time that it comes to the point."""
+    """Killed when it reaches the point for the nth time."""
     task_files.UNORDERED_BYTES_MAX = 0  # type: ignore[misc]
     left = nth
 
@@ -94,16 +94,16 @@ def _before(owner: Any, name: str) -> Callable[[Die], None]:
 
 
 def _within(owner: Any, name: str, place: int) -> Callable[[Die], None]:
-    """In the middle of the cells that a function is given."""
+    """In the middle of the cells that a function receives."""
 
     def patch(die: Die) -> None:
         original = getattr(owner, name)
 
-        def half(cells: Iterable[Change]) -> Iterator[Change]:
-            for number, each in enumerate(cells):
+        def half(cells: Iterable[CellChange]) -> Iterator[CellChange]:
+            for number, cell in enumerate(cells):
                 if number == 20:
                     die()
-                yield each
+                yield cell
 
         def dying(*given: Any) -> Any:
             arguments = list(given)
@@ -117,13 +117,13 @@ def _within(owner: Any, name: str, place: int) -> Callable[[Die], None]:
 
 POINTS: dict[str, Callable[[Die], None]] = {
     "nowhere": lambda die: None,
-    "batch": _before(Task, "commit"),
+    "batch": _before(StreamTask, "commit"),
     "file": _within(state_file, "write", 2),
     "compaction": _before(state_file, "_ranked"),
     "rename": _before(Path, "replace"),
     "tidy": _before(Path, "unlink"),
     "copy": _within(LocalCopy, "fill", 1),
-    "mark": _before(LocalCopy, "stand"),
+    "mark": _before(LocalCopy, "commit"),
     "upload": _before(tempfile.SpooledTemporaryFile, "read"),
     "object": _before(ObjectFolder, "delete"),
 }

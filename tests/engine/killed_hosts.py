@@ -1,4 +1,4 @@
-"""What a host that was killed has left."""
+"""What a killed host leaves behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def exit_code(processes: ForkServerContext, *given: Any) -> int | None:
 
 
 def in_files(files: TaskFiles, batch: int) -> Counter[str]:
-    """What the files say of the state behind a batch."""
+    """The state after a batch, according to the files."""
     found: dict[bytes, bytes | None] = {}
     for store, key, value in files.read(files.before(batch + 1)):
         if store == "counts":

@@ -1,4 +1,4 @@
-"""Cells in memory, against a dict that is sorted for each question."""
+"""Cells in memory, compared with a dict that is sorted for each read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ puts = st.lists(st.tuples(stems, times, numbers, st.one_of(st.none(), st.binary(
 
 
 @given(puts, puts, stems, times, times)
-def test_what_is_under_a_stem(
+def test_under_finds_cells_by_stem_and_time(
     before: list[tuple[bytes, int, int, bytes | None]],
     later: list[tuple[bytes, int, int, bytes | None]],
     stem: bytes,
     first_ms: int,
     last_ms: int,
 ) -> None:
-    """Before somebody has asked, and with what is put and deleted behind it."""
+    """Before the first read, and with puts and deletes after it."""
     for cells in (DictCells(), LoggedCells()):
         known: dict[bytes, bytes] = {}
         for some in (before, later):
@@ -45,11 +45,11 @@ def test_what_is_under_a_stem(
             assert list(cells.range(None, None)) == sorted(known.items())
 
 
-def test_groups_count_as_memory() -> None:
+def test_memory_bytes_includes_groups() -> None:
     cells = LoggedCells()
     for number in range(1_000):
         cells.put(b"%d" % number + PLACE.pack(1, 0), b"value")
-    cells.changes()
+    cells.changes("store")
     before = cells.memory_bytes()
     cells.under(b"1", PLACE.size, 0, 9)
     assert cells.memory_bytes() > before

@@ -1,4 +1,4 @@
-"""State on the disk of the machine: the copy, its mark, and hosts that are killed with it."""
+"""State on the local disk: the copy, its mark, and hosts that are killed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from killed_hosts import exit_code, in_files
 
 from ottla.engine.local_copy import LocalCopies, LocalCopy, delete_unused
-from ottla.engine.segments import Segments
-from ottla.engine.serdes import LONG
+from ottla.engine.segments import StoreSegments
 from ottla.engine.state_folder import LocalFolder
 from ottla.engine.task_files import TaskFiles
 from ottla.engine.task_host import TaskHost
+from ottla.engine.windowed_serdes import LONG
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def again(copies: LocalCopies, tmp_path: Path) -> LocalCopy:
 def test_cells_are_those_of_a_dict(copies: LocalCopies) -> None:
     draw, model = random.Random(3), dict[bytes, bytes]()
     copy = copies.of("state", 0)
-    copy.fill(("a", b"noise", b"%d" % each) for each in range(3))
+    copy.fill(("a", b"noise", b"%d" % number) for number in range(3))
     copy.fill([("c", b"noise", b"x")])
     cells = copy.open("b")
     for number in range(3_000):
@@ -49,61 +49,61 @@ def test_cells_are_those_of_a_dict(copies: LocalCopies) -> None:
             cells.put(key, b"%d" % number)
             model[key] = b"%d" % number
         if number % 97 == 0:
-            copy.stand(f"{number:016x}")
+            copy.commit(f"{number:016x}")
         if number % 13 == 0:
             low, high = sorted(b"%d" % draw.randrange(300) for _ in range(2))
-            wanted = [each for each in sorted(model.items()) if low <= each[0] < high]
+            wanted = [item for item in sorted(model.items()) if low <= item[0] < high]
             assert list(cells.range(low, high)) == wanted
             assert cells.get(key) == model.get(key)
     assert list(cells.range(None, None)) == sorted(model.items())
     copies.close()
 
 
-def test_what_is_put_while_one_reads_does_not_hide_a_cell(copies: LocalCopies) -> None:
+def test_a_put_during_a_scan_hides_no_cell(copies: LocalCopies) -> None:
     copy = copies.of("state", 0)
-    copy.fill(("s", b"%d" % each, b"old") for each in range(10))
+    copy.fill(("s", b"%d" % number, b"old") for number in range(10))
     cells = copy.open("s")
     seen = []
     for key, _ in cells.range(None, None):
         cells.put(key, b"new")
         cells.put(b"9", b"new")
         seen.append(key)
-    assert seen == [b"%d" % each for each in range(10)]
+    assert seen == [b"%d" % number for number in range(10)]
     copies.close()
 
 
-def test_a_copy_stands_where_it_was_marked_and_what_came_later_is_forgotten(
+def test_a_copy_resumes_at_its_mark_and_forgets_later_changes(
     copies: LocalCopies, tmp_path: Path
 ) -> None:
     copy = copies.of("state", 0)
     copy.open("s").put(b"k", b"1")
-    copy.stand("a" * 16)
+    copy.commit("a" * 16)
     copy.open("s").put(b"k", b"2")
     found = again(copies, tmp_path)
-    assert (found.behind, found.open("s").get(b"k")) == ("a" * 16, b"1")
+    assert (found.file_id, found.open("s").get(b"k")) == ("a" * 16, b"1")
     found.open("s").put(b"k", b"3")
-    found.forget_fresh()
+    found.discard_pending()
     assert found.open("s").get(b"k") == b"1"
     found.close()
 
 
-def test_a_copy_that_was_filled_half_says_nothing(copies: LocalCopies, tmp_path: Path) -> None:
+def test_a_partially_filled_copy_is_rebuilt(copies: LocalCopies, tmp_path: Path) -> None:
     copy = copies.of("state", 0)
     copy.open("s").put(b"k", b"1")
-    copy.stand("a" * 16)
+    copy.commit("a" * 16)
     copy.fill([("s", b"k", b"2")])
     found = again(copies, tmp_path)
-    assert found.behind is None
+    assert found.file_id is None
     found.close()
 
 
-def test_a_copy_that_can_t_be_opened_is_built_again(copies: LocalCopies, tmp_path: Path) -> None:
-    copies.of("state", 0).stand("a" * 16)
+def test_a_copy_that_cannot_be_opened_is_rebuilt(copies: LocalCopies, tmp_path: Path) -> None:
+    copies.of("state", 0).commit("a" * 16)
     copies.close()
     (manifest,) = tmp_path.glob("local/*/0/MANIFEST-*")
     manifest.write_bytes(b"garbage")
     found = LocalCopies(str(tmp_path / "local")).of("state", 0)
-    assert found.behind is None
+    assert found.file_id is None
     found.close()
 
 
@@ -111,18 +111,16 @@ def test_two_hosts_of_a_machine_have_a_copy_each(copies: LocalCopies, tmp_path: 
     other = LocalCopies(str(tmp_path / "local"))
     one, two = copies.of("state", 0), other.of("state", 0)
     one.open("s").put(b"k", b"1")
-    one.stand("a" * 16)
+    one.commit("a" * 16)
     assert two.open("s").get(b"k") is None
     copies.close()
     third = LocalCopies(str(tmp_path / "local"))
-    assert third.of("state", 0).behind == "a" * 16, "the one that is free"
+    assert third.of("state", 0).file_id == "a" * 16, "the unlocked one"
     third.close()
     other.close()
 
 
-def test_copies_that_nobody_has_used_for_a_day_are_deleted(
-    copies: LocalCopies, tmp_path: Path
-) -> None:
+def test_copies_unused_for_a_day_are_deleted(copies: LocalCopies, tmp_path: Path) -> None:
     used, local = copies.of("used", 0), tmp_path / "local"
     gone = LocalCopies(str(local))
     gone.of("gone", 0)
@@ -131,13 +129,13 @@ def test_copies_that_nobody_has_used_for_a_day_are_deleted(
     assert len(list(local.iterdir())) == 2
     delete_unused(local, time.time() + 2 * 86_400)
     assert len(list(local.iterdir())) == 1
-    used.stand("a" * 16)
+    used.commit("a" * 16)
     copies.close()
 
 
-def test_windows_on_disk_are_forgotten_by_a_walk(copies: LocalCopies) -> None:
+def test_expired_windows_on_disk_are_removed_by_a_scan(copies: LocalCopies) -> None:
     cells = copies.of("state", 0).open("windows")
-    segments = Segments(cells, 60_000, from_end=LONG.size)
+    segments = StoreSegments(cells, 60_000, from_end=LONG.size)
     for minute in range(10):
         time_ms = minute * 60_000
         if segments.admits(time_ms):
@@ -148,22 +146,22 @@ def test_windows_on_disk_are_forgotten_by_a_walk(copies: LocalCopies) -> None:
     copies.close()
 
 
-def test_a_state_beyond_the_limit_is_on_disk_and_goes_on(tmp_path: Path) -> None:
+def test_a_state_beyond_the_limit_moves_to_disk(tmp_path: Path) -> None:
     plan = host_child.plan_on_disk(tmp_path / "local")
     for batch in range(6):
-        if batch % 3 == 0:  # a new process, as it were
+        if batch % 3 == 0:  # stands for a new process
             host = TaskHost(plan)
         done = host_child.run_batch(host, str(tmp_path / "state"), batch)
         wanted = host_child.counts_behind(batch)
         assert done == {word: wanted[word] for word in host_child.words_of(batch)}
         if batch % 3 == 2:
             host.close()
-    assert [each.last for each in host.files_read] == [2], "the copy had all but the last batch"
+    assert [file.last for file in host.files_read] == [2], "the copy had all but the last batch"
     assert in_files(files_of(tmp_path), 5) == host_child.counts_behind(5)
     assert list(tmp_path.glob("local/*/0/CURRENT"))
 
 
-def test_a_batch_that_runs_again_finds_the_copy_as_it_was(tmp_path: Path) -> None:
+def test_a_repeated_batch_finds_the_copy_unchanged(tmp_path: Path) -> None:
     host = TaskHost(host_child.plan_on_disk(tmp_path / "local"))
     folder = str(tmp_path / "state")
     for batch in range(4):
@@ -171,12 +169,12 @@ def test_a_batch_that_runs_again_finds_the_copy_as_it_was(tmp_path: Path) -> Non
             done = host_child.run_batch(host, folder, batch)
             wanted = host_child.counts_behind(batch)
             assert done == {word: wanted[word] for word in host_child.words_of(batch)}
-            assert batch < 2 or host.files_read == [], "nothing had to be read"
+            assert batch < 2 or host.files_read == [], "no file had to be read"
     host.close()
 
 
-def test_a_copy_of_another_line_is_thrown_away(tmp_path: Path) -> None:
-    """Another host has run a batch again, otherwise."""
+def test_a_copy_of_another_history_is_discarded(tmp_path: Path) -> None:
+    """Another host has rerun a batch with another result."""
     one = TaskHost(host_child.plan_on_disk(tmp_path / "one"))
     other = TaskHost(host_child.plan_on_disk(tmp_path / "other"))
     folder = str(tmp_path / "state")
@@ -188,7 +186,7 @@ def test_a_copy_of_another_line_is_thrown_away(tmp_path: Path) -> None:
     done = host_child.run_batch(one, folder, 6)
     wanted = host_child.counts_behind(6)
     assert done == {word: wanted[word] for word in host_child.words_of(6)}
-    assert one.files_read[0].first > 0, "its copy was behind batch 2, which both have"
+    assert one.files_read[0].first > 0, "its copy was at batch 2, which both have"
     one.close()
     other.close()
 
@@ -206,10 +204,10 @@ def test_a_copy_of_another_line_is_thrown_away(tmp_path: Path) -> None:
         ("mark", 3),
     ],
 )
-def test_a_host_that_is_killed_leaves_the_state_of_its_files(
+def test_a_killed_host_leaves_the_state_in_its_files(
     tmp_path: Path, processes: ForkServerContext, point: str, nth: int
 ) -> None:
-    """Then Spark runs the batch again, in another process."""
+    """Then Spark reruns the batch in another process."""
     done, where = tmp_path / "done", (str(tmp_path / "state"), tmp_path / "local")
     assert exit_code(processes, *where, range(6), done, point, nth) == -signal.SIGKILL
     first = int(done.read_text()) + 1 if done.exists() else 0
@@ -217,7 +215,7 @@ def test_a_host_that_is_killed_leaves_the_state_of_its_files(
     assert in_files(files_of(tmp_path), 7) == host_child.counts_behind(7)
 
 
-def test_a_host_that_is_killed_while_it_reads_the_files_builds_its_copy_again(
+def test_a_host_killed_while_it_reads_its_files_rebuilds_its_copy(
     tmp_path: Path, processes: ForkServerContext
 ) -> None:
     done, state, copy = tmp_path / "done", str(tmp_path / "state"), tmp_path / "copy"

@@ -10,8 +10,8 @@ import pytest
 from ottla.engine.state_folder import state_folder
 
 
-def test_what_is_deleted_does_not_come_back_with_a_late_file(tmp_path: Path) -> None:
-    """The tasks of a query that was dropped may still be in the middle of a batch."""
+def test_a_late_file_does_not_restore_deleted_state(tmp_path: Path) -> None:
+    """Tasks of a dropped query may still be running a batch."""
     tasks = tmp_path / "queries" / "q" / "tasks"
     folder = state_folder(str(tasks))
     folder.make()

@@ -1,4 +1,4 @@
-"""State on an object store: a real S3 server, and hosts that are killed beside it."""
+"""State on an object store: a real S3 server, and hosts that are killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from killed_hosts import exit_code, in_files
 
 from ottla.engine.failures import StreamsError
 from ottla.engine.state_folder import LocalFolder, ObjectFolder, joined, state_folder
-from ottla.engine.task_files import TaskFiles, forget
+from ottla.engine.task_files import TaskFiles, delete_obsolete_files
 from ottla.engine.task_host import TaskHost
 from s3_server import s3_uri
 
@@ -36,9 +36,10 @@ def test_a_place_is_a_path_or_a_uri(place: str) -> None:
     assert str(folder).startswith("s3://state/")
 
 
-def test_an_object_is_there_whole_or_not_at_all(place: str) -> None:
+def test_an_object_exists_whole_or_not_at_all(place: str) -> None:
     folder = state_folder(place)
-    assert folder.files() == folder.names() == []
+    assert folder.files() == []
+    assert folder.names() == []
 
     def fail(file: IO[bytes]) -> None:
         file.write(b"half")
@@ -57,36 +58,36 @@ def test_an_object_is_there_whole_or_not_at_all(place: str) -> None:
     assert folder.files() == []
 
 
-def test_what_is_not_of_the_query_is_forgotten(place: str) -> None:
+def test_state_of_other_queries_is_removed(place: str) -> None:
     folder, ids = state_folder(place), f"-{'a' * 16}-{'b' * 16}"
     for path in ("old/0/0-9", "new/0/0-3", "new/0/4-6"):
         *parents, name = path.split("/")
         within = folder
-        for each in parents:
-            within = within.child(each)
+        for parent in parents:
+            within = within.child(parent)
         within.put(name + ids, lambda file: pickle.dump(1, file))
-    forget(folder, "new", 5)
+    delete_obsolete_files(folder, "new", 5)
     assert folder.names() == ["new"]
-    assert [each.name for each in folder.child("new").child("0").files()] == ["0-3" + ids]
+    assert [file.name for file in folder.child("new").child("0").files()] == ["0-3" + ids]
 
 
 @pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
-def test_tasks_move_between_hosts_that_share_nothing_but_the_store(
+def test_tasks_move_between_hosts_that_share_only_the_store(
     tmp_path: Path, place: str, on_disk: bool
 ) -> None:
-    """One that comes back reads what it lacks."""
+    """A host that comes back reads the newer files."""
     plans = [host_child.plan_on_disk(tmp_path / name) for name in ("one", "other")]
-    hosts = [TaskHost(each if on_disk else host_child.counted()) for each in plans]
+    hosts = [TaskHost(plan if on_disk else host_child.counted()) for plan in plans]
     for batch in range(6):
         done = host_child.run_batch(hosts[batch // 2 % 2], place, batch)
         wanted = host_child.counts_behind(batch)
         assert done == {word: wanted[word] for word in host_child.words_of(batch)}
-    assert all(each.first > 0 for each in hosts[0].files_read), "not the large one"
-    for each in hosts:
-        each.close()
+    assert all(file.first > 0 for file in hosts[0].files_read), "only newer files"
+    for host in hosts:
+        host.close()
 
 
-def test_an_object_that_is_cut_off_is_told_of(place: str) -> None:
+def test_a_truncated_object_is_reported(place: str) -> None:
     host = TaskHost(host_child.counted())
     host_child.run_batch(host, place, 0)
     folder = state_folder(joined(place, "0"))
@@ -94,12 +95,12 @@ def test_an_object_that_is_cut_off_is_told_of(place: str) -> None:
     with folder.open(name) as file:
         whole = file.read()
     folder.put(name, lambda file: file.write(whole[:-9]) and None)
-    with pytest.raises(StreamsError, match="not whole"):
+    with pytest.raises(StreamsError, match="is incomplete"):
         host_child.run_batch(TaskHost(host_child.counted()), place, 1)
 
 
 @pytest.mark.parametrize(("point", "nth"), [("batch", 3), ("upload", 6), ("object", 2)])
-def test_a_host_that_is_killed_leaves_the_state_of_its_objects(
+def test_a_killed_host_leaves_the_state_in_its_objects(
     tmp_path: Path, processes: ForkServerContext, place: str, point: str, nth: int
 ) -> None:
     done, where = tmp_path / "done", (place, tmp_path / "local")

@@ -1,4 +1,4 @@
-"""A short run of tools/fuzz.py with a fixed seed, and whether it would notice anything."""
+"""A short run of tools/fuzz.py with a fixed seed, and a check that it would notice faults."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def test_good_inputs_are_taken(target: Target) -> None:
 
 
 @pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
-def test_a_seed_gives_the_same_inputs_again(target: Target) -> None:
+def test_a_seed_repeats_its_inputs(target: Target) -> None:
     inputs = [fuzz.damaged(target, random.Random(number)) for number in range(20)]
     assert inputs == [fuzz.damaged(target, random.Random(number)) for number in range(20)]
     assert len(set(inputs)) > 12
 
 
 class Fragile:
-    """Falls over a byte that good inputs do not have."""
+    """Fails on a byte that good inputs lack."""
 
     name = "fragile"
 

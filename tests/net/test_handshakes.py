@@ -1,4 +1,4 @@
-"""TLS handshakes: one that goes wrong holds up no other."""
+"""TLS handshakes: a failing one delays no other."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ottla.net.tls_stream import TlsStream
 COUNT = 20  # more than take a step in one turn
 
 
-def test_the_turn_goes_on_after_an_exception_in_one_handshake() -> None:
-    """All are ready at once; what is done with the first one's end raises."""
+def test_a_failing_handshake_does_not_stop_the_turn() -> None:
+    """All are ready at once; the callback of the first one raises."""
     ended: list[int] = []
     raised: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Keys and certificates in every form that operators keep them in."""
+"""Keys and certificates in every supported form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_pem_text_may_stand_in_the_configuration_in_one_line() -> None:
     assert trusted is not None
 
 
-def test_nothing_configured_is_nothing() -> None:
+def test_without_settings_there_is_no_keystore() -> None:
     assert read_keystore(KEYSTORE) is None
     assert read_truststore(TRUSTSTORE) is None
 
@@ -89,7 +89,7 @@ def test_pkcs12_is_read_where_the_library_is_installed(tmp_path: Path) -> None:
     assert trusted is not None
 
 
-def test_pkcs12_without_the_library_says_what_to_do(
+def test_pkcs12_without_the_library_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives", None)

@@ -1,4 +1,4 @@
-"""Certificates that are exchanged while a listener is open (KIP-226, KIP-978)."""
+"""Certificates that are replaced while a listener is open (KIP-226, KIP-978)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_line import beat
+from test_inter_broker_connection import beat
 from test_server import Toy
 from tls_rig import authority, client_security, issued, open_tls, serve_tls, settings
 
@@ -46,7 +46,7 @@ def test_a_file_that_changes_is_used_for_new_connections(tmp_path: Path) -> None
     serve_tls(test, tls)
 
 
-def test_a_file_that_can_not_be_used_is_said_once_and_changes_nothing(
+def test_an_unusable_file_is_logged_once_and_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     keystore = own_keystore(tmp_path)
@@ -83,13 +83,13 @@ def test_a_lost_alternative_name_is_refused_unless_allowed() -> None:
     tls.reconfigure(settings(fewer, ssl_allow_san_changes="true"))
 
 
-def test_a_truststore_can_not_vanish() -> None:
+def test_a_truststore_cannot_be_removed() -> None:
     tls = ListenerTls(settings())
     with pytest.raises(ConfigError, match="can't be removed from a listener"):
         tls.check(settings(ssl_truststore_location=""))
 
 
-def test_brokers_must_be_able_to_exchange_theirs_one_after_the_other(tmp_path: Path) -> None:
+def test_brokers_can_replace_their_certificates_one_after_the_other(tmp_path: Path) -> None:
     stranger = CertificateAuthority(tmp_path)
     foreign = stranger.issue("broker").keystore
     client_auth = {"ssl_client_auth": "required"}
@@ -101,7 +101,7 @@ def test_brokers_must_be_able_to_exchange_theirs_one_after_the_other(tmp_path: P
     alone.check(settings(foreign, **client_auth))
 
 
-def test_lines_follow_the_certificates_of_their_listener() -> None:
+def test_inter_broker_connections_use_the_certificates_of_their_listener() -> None:
     security = client_security(issued("alice").keystore)
     tls = security.tls
     assert tls is not None

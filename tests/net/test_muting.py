@@ -8,7 +8,7 @@ import time
 import pytest
 from test_server import Client, Connect, Toy, serve
 
-from ottla.net.flow import THROTTLED_SOCKETS_MAX
+from ottla.net.limits import THROTTLED_SOCKETS_MAX
 from ottla.net.server import Server
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.heartbeat import HeartbeatResponse
@@ -25,13 +25,15 @@ async def until(condition: object, timeout_s: float = 60.0) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_a_muted_client_is_answered_at_once_and_heard_again_later() -> None:
+def test_a_muted_client_is_answered_at_once_and_read_again_later() -> None:
     async def scenario(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
         toy.throttle_ms = LONG_MS
         client.heartbeat(1)
         client.heartbeat(2)  # in the same packet, perhaps
-        assert (await client.receive()).throttle_time == 1  # which does not wait for LONG_MS
+        assert (
+            await client.receive()
+        ).throttle_time == 1  # which does not wait for the end of the mute
         client.heartbeat(3)
         await asyncio.sleep(0.1)
         assert len(toy.seen) == 1
@@ -50,7 +52,7 @@ def test_a_muted_client_is_answered_at_once_and_heard_again_later() -> None:
     serve(scenario)
 
 
-def test_muting_again_makes_it_longer_and_never_shorter() -> None:
+def test_muting_again_extends_and_never_shortens_the_mute() -> None:
     async def scenario(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
         toy.throttle_ms = 50
@@ -137,7 +139,7 @@ def test_a_muted_client_that_leaves_is_forgotten() -> None:
     serve(scenario)
 
 
-def test_a_muted_client_that_leaves_requests_behind_is_swept_away() -> None:
+def test_a_muted_client_that_leaves_requests_behind_is_removed() -> None:
     async def scenario(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
         toy.throttle_ms = LONG_MS
@@ -152,7 +154,7 @@ def test_a_muted_client_that_leaves_requests_behind_is_swept_away() -> None:
     serve(scenario, idle_s_max=1.0)
 
 
-def test_muted_clients_do_not_hold_up_the_end() -> None:
+def test_muted_clients_do_not_delay_the_shutdown() -> None:
     async def scenario(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
         toy.throttle_ms = LONG_MS
@@ -164,7 +166,7 @@ def test_muted_clients_do_not_hold_up_the_end() -> None:
     serve(scenario)
 
 
-def test_a_client_over_its_addresss_rate_waits_and_is_sent_away() -> None:
+def test_a_client_above_its_address_rate_waits_and_is_closed() -> None:
     async def scenario(toy: Toy, server: Server, connect: Connect) -> None:
         toy.admission = (200, 0)
         started = time.monotonic()
@@ -181,7 +183,7 @@ def test_a_client_over_its_addresss_rate_waits_and_is_sent_away() -> None:
     serve(scenario)
 
 
-def test_only_so_many_are_kept_waiting() -> None:
+def test_the_number_of_waiting_clients_is_limited() -> None:
     async def scenario(toy: Toy, server: Server, connect: Connect) -> None:
         toy.admission = (LONG_MS, 0)
         waiting = await connect()
@@ -201,7 +203,7 @@ def test_only_so_many_are_kept_waiting() -> None:
 
 
 @pytest.mark.parametrize("pause_ms", [300, LONG_MS])
-def test_too_many_new_connections_make_all_others_wait(pause_ms: int) -> None:
+def test_too_many_new_connections_delay_all_others(pause_ms: int) -> None:
     async def scenario(toy: Toy, server: Server, connect: Connect) -> None:
         toy.admission = (0, pause_ms)
         started = time.monotonic()

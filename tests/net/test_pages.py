@@ -1,4 +1,4 @@
-"""Pages over HTTP: what is served, and what those get who misbehave."""
+"""Pages over HTTP, and responses to misbehaving clients."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def ask(port: int, method: str = "GET", path: str = "/hello") -> Answer:
     return await asyncio.to_thread(call)
 
 
-def test_a_page_is_made_anew_for_each_who_asks() -> None:
+def test_a_page_is_rendered_for_each_request() -> None:
     made = []
 
     async def make() -> Page:
@@ -81,7 +81,7 @@ def test_head_has_the_length_and_no_body() -> None:
     serve(act)
 
 
-def test_others_are_told_what_is_wrong() -> None:
+def test_other_paths_and_methods_are_refused() -> None:
     async def act(server: PageServer, port: int) -> None:
         assert (await ask(port, path="/"))[0] == 404
         assert (await ask(port, "POST"))[0] == 405
@@ -89,7 +89,7 @@ def test_others_are_told_what_is_wrong() -> None:
     serve(act)
 
 
-def test_a_page_that_cannot_be_made_is_an_error_in_the_log(
+def test_a_page_that_fails_to_render_logs_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def make() -> Page:
@@ -100,11 +100,11 @@ def test_a_page_that_cannot_be_made_is_an_error_in_the_log(
             assert (await ask(port))[0] == 500
 
     serve(act, make)
-    assert "/hello could not be made" in caplog.text
+    assert "Failed to make page /hello" in caplog.text
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /hello HTTP/1.1\r\n", b"x" * 40_000])
-def test_who_does_not_ask_in_time_is_hung_up_on(said: bytes) -> None:
+def test_a_client_that_sends_no_request_in_time_is_closed(said: bytes) -> None:
     async def act(server: PageServer, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(said)
@@ -117,7 +117,7 @@ def test_who_does_not_ask_in_time_is_hung_up_on(said: bytes) -> None:
     serve(act, request_timeout_s=0.05)
 
 
-def test_too_many_at_once_are_told_to_come_again() -> None:
+def test_too_many_simultaneous_requests_are_answered_with_unavailable() -> None:
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def make() -> Page:
@@ -135,7 +135,7 @@ def test_too_many_at_once_are_told_to_come_again() -> None:
     serve(act, make, connections_max=1)
 
 
-def test_a_stop_ends_those_under_way() -> None:
+def test_a_stop_ends_running_requests() -> None:
     begun = asyncio.Event()
 
     async def make() -> Page:

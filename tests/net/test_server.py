@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.net.flow import OUTBOX_BYTES_MAX, OVERLAPPING_PRODUCES_MAX
+from ottla.net.limits import OUTBOX_BYTES_MAX, OVERLAPPING_PRODUCES_MAX
 from ottla.net.loop import run
 from ottla.net.server import Server
 from ottla.wire.apis import ApiKey
@@ -26,7 +26,7 @@ FRAME_BYTES_MAX = 1_000_000
 
 
 class Toy:
-    """Answers Heartbeat at once or when told, Produce when told, ApiVersions with a large body."""
+    """Answers Heartbeat at once or on demand, Produce on demand, ApiVersions with a large body."""
 
     def __init__(self) -> None:
         self.served = {int(key): versions for key, versions in SERVED.items()}
@@ -56,7 +56,7 @@ class Toy:
         self.sessions.append((listener, host))
         return self.sessions[-1]
 
-    def gate(self, session: Any, certificate: bytes | None) -> Any:
+    def authenticator(self, session: Any, certificate: bytes | None) -> Any:
         return None
 
     def rejected(self, listener: str, reason: str) -> None:
@@ -158,7 +158,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     serve(test)
 
 
-def test_a_waiting_request_holds_up_its_connection_and_no_other() -> None:
+def test_a_waiting_request_delays_only_its_own_connection() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         first, second = await connect(), await connect()
         toy.wait = True
@@ -168,7 +168,7 @@ def test_a_waiting_request_holds_up_its_connection_and_no_other() -> None:
         toy.wait = False
         second.heartbeat(3)
         assert (await second.receive()).throttle_time == 3
-        assert len(toy.seen) == 2  # the first client's second request has not been looked at
+        assert len(toy.seen) == 2  # the first client's second request was not processed yet
         toy.waiting[0].set_result(HeartbeatResponse(throttle_time=1))
         assert [(await first.receive()).throttle_time for _ in range(2)] == [1, 2]
 
@@ -192,7 +192,7 @@ def test_produces_overlap_within_a_bound_and_are_answered_in_order() -> None:
     serve(test)
 
 
-def test_a_produce_that_is_still_to_append_is_overtaken_by_nothing() -> None:
+def test_nothing_overtakes_a_produce_that_has_yet_to_append() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
         answer = toy.dispatch
@@ -210,14 +210,14 @@ def test_a_produce_that_is_still_to_append_is_overtaken_by_nothing() -> None:
         assert len(toy.waiting) == 1
         toy.hold(False)  # it has appended; what is left is to wait for replicas
         assert len(toy.waiting) == 3
-        for number, each in enumerate(toy.waiting):
-            each.set_result(ProduceResponse(throttle_time=number))
+        for number, promise in enumerate(toy.waiting):
+            promise.set_result(ProduceResponse(throttle_time=number))
         assert [(await client.receive()).throttle_time for _ in range(3)] == [0, 1, 2]
 
     serve(test)
 
 
-def test_a_client_that_leaves_while_it_is_held_is_forgotten() -> None:
+def test_a_client_that_disconnects_while_held_is_forgotten() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
         client.send(ProduceRequest(acks=-1), ApiKey.PRODUCE, 9)
@@ -243,7 +243,7 @@ def test_a_request_without_response_leaves_no_gap() -> None:
     serve(test)
 
 
-def test_a_client_that_does_not_read_is_not_served_on() -> None:
+def test_a_client_that_does_not_read_is_not_served_further() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -300,10 +300,10 @@ def test_bad_input_closes_that_connection_with_a_log_line(
     with caplog.at_level(logging.WARNING, "ottla.net"):
         serve(test)
     assert len(caplog.records) == 1
-    assert "closing the connection of 127.0.0.1:" in caplog.text
+    assert "Closing connection of 127.0.0.1:" in caplog.text
 
 
-def test_random_bytes_hurt_nobody() -> None:
+def test_random_bytes_do_not_harm_other_connections() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         bystander = await connect()
         for size in (1, 3, 10, 100, 5000):
@@ -342,7 +342,7 @@ def test_a_failing_answer_closes_its_connection(caplog: pytest.LogCaptureFixture
     assert "a late bug" in caplog.text
 
 
-def test_an_answer_for_a_client_that_left_is_dropped() -> None:
+def test_an_answer_for_a_disconnected_client_is_dropped() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
         client.send(ProduceRequest(acks=-1), ApiKey.PRODUCE, 9)
@@ -376,7 +376,7 @@ def test_connections_are_limited(caplog: pytest.LogCaptureFixture) -> None:
     assert "max.connections (2)" in caplog.text
 
 
-def test_an_idle_connection_is_closed_but_not_one_that_waits() -> None:
+def test_an_idle_connection_is_closed_but_not_a_waiting_one() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         idle, waiting = await connect(), await connect()
         toy.wait = True

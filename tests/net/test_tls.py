@@ -1,4 +1,4 @@
-"""TLS on the server and on lines: what comes through, and who is kept out."""
+"""TLS on the server and on connections to brokers: what is accepted and what is refused."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_line import beat, heartbeat
+from test_inter_broker_connection import beat, heartbeat
 from test_server import Toy, until
 from tls_rig import authority, client_security, issued, open_tls, serve_tls, settings
 
-from ottla.auth.distinguished_name import subject_name
+from ottla.auth.distinguished_name import distinguished_name
 from ottla.config import ConfigError
 from ottla.errors import KafkaError
 from ottla.net import handshakes
 from ottla.net.handshakes import Handshakes
-from ottla.net.line import Unreachable
+from ottla.net.inter_broker_connection import BrokerUnreachable
 from ottla.net.listener_tls import ListenerTls
-from ottla.net.outbound import TlsOutbox
+from ottla.net.outbox import TlsOutbox
 from ottla.net.server import Server
 from ottla.net.tls import TlsIdentity, openssl_name
 from ottla.net.tls_stream import TlsStream
@@ -46,7 +46,7 @@ def test_pipelined_requests_are_answered_in_order_over_tls() -> None:
         line = await open_tls(port)
         sent = [line.send(heartbeat(number), ApiKey.HEARTBEAT, version=4) for number in range(2000)]
         answers = [await answer for answer in sent]
-        assert [each.throttle_time for each in answers] == list(range(2000))  # type: ignore[attr-defined]
+        assert [answer.throttle_time for answer in answers] == list(range(2000))  # type: ignore[attr-defined]
         line.close()
 
     serve_tls(test)
@@ -56,7 +56,7 @@ def test_large_requests_and_answers_pass_whole() -> None:
     async def test(toy: Toy, server: Server, port: int) -> None:
         line = await open_tls(port)
         toy.versions = ApiVersionsResponse(
-            api_keys=[ApiVersion(each, 0, each) for each in range(30_000)] * 4
+            api_keys=[ApiVersion(number, 0, number) for number in range(30_000)] * 4
         )
         for _ in range(2):
             answer = await line.call(
@@ -77,7 +77,7 @@ def test_large_requests_and_answers_pass_whole() -> None:
 
 
 def test_a_request_behind_one_that_waits_is_served_after_it() -> None:
-    """What OpenSSL has in its buffer the kernel does not tell of."""
+    """The kernel does not report bytes in OpenSSL's buffer."""
 
     async def test(toy: Toy, server: Server, port: int) -> None:
         line = await open_tls(port)
@@ -93,7 +93,7 @@ def test_a_request_behind_one_that_waits_is_served_after_it() -> None:
 
 
 def test_large_requests_are_read_without_spinning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop is asked for a turn about as often as there is something to read."""
+    """The loop takes about one turn per readable chunk."""
     turns = 0
     original = TlsStream.pending
 
@@ -143,15 +143,15 @@ class HalfClient:
         self.writer.write(data)
 
     def record(self, data: bytes) -> bytes:
-        """What goes over the wire for `data`, which is not sent yet."""
+        """The encrypted bytes of `data`, not sent yet."""
         self.tls.write(data)
         return self.outgoing.read()
 
 
-def test_a_part_of_a_record_is_waited_for_without_spinning(
+def test_a_partial_tls_record_is_awaited_without_spinning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The socket is asked when the kernel tells of something, not in each turn of the loop."""
+    """The socket is read when the kernel reports bytes, not in each turn of the loop."""
     reads = 0
     original = TlsStream._receive
 
@@ -178,7 +178,7 @@ def test_a_part_of_a_record_is_waited_for_without_spinning(
             client.send(part)
             await until(lambda seen=seen: reads > seen)
             await turns(500)
-            assert reads - seen <= 4, "the loop reads though nothing has come"
+            assert reads - seen <= 4, "the loop reads without new bytes"
         client.send(second[7:])
         answer = await client.do(lambda: client.tls.read(65536))
         peer.receive_data(answer)
@@ -190,7 +190,7 @@ def test_a_part_of_a_record_is_waited_for_without_spinning(
     serve_tls(test)
 
 
-def test_a_client_that_hangs_up_while_it_waits_takes_its_request_along() -> None:
+def test_a_client_that_hangs_up_cancels_its_waiting_request() -> None:
     async def test(toy: Toy, server: Server, port: int) -> None:
         line = await open_tls(port)
         toy.wait = True
@@ -203,7 +203,7 @@ def test_a_client_that_hangs_up_while_it_waits_takes_its_request_along() -> None
     serve_tls(test)
 
 
-def test_plain_bytes_on_a_tls_port_are_refused_and_nobody_else_notices() -> None:
+def test_plain_bytes_on_a_tls_port_are_refused_without_harm_to_others() -> None:
     async def test(toy: Toy, server: Server, port: int) -> None:
         line = await open_tls(port)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -219,7 +219,7 @@ def test_plain_bytes_on_a_tls_port_are_refused_and_nobody_else_notices() -> None
     serve_tls(test)
 
 
-def test_who_only_looks_whether_somebody_is_there_has_not_failed() -> None:
+def test_a_port_probe_is_not_a_failed_handshake() -> None:
     async def test(toy: Toy, server: Server, port: int) -> None:
         for _ in range(3):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -265,7 +265,7 @@ def test_handshakes_count_as_connections() -> None:
     async def test(toy: Toy, server: Server, port: int) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         await until(lambda: server.connection_count == 1)
-        with pytest.raises((Unreachable, KafkaError)):
+        with pytest.raises((BrokerUnreachable, KafkaError)):
             await open_tls(port)
         writer.close()
 
@@ -274,27 +274,29 @@ def test_handshakes_count_as_connections() -> None:
 
 def test_clients_without_a_certificate_are_refused_where_one_is_required() -> None:
     class Watchful(Toy):
-        def gate(self, session: object, certificate: bytes | None) -> None:
+        def authenticator(self, session: object, certificate: bytes | None) -> None:
             seen.append(certificate)
 
     seen: list[bytes | None] = []
 
     async def test(toy: Toy, server: Server, port: int) -> None:
-        toy.gate = Watchful().gate  # type: ignore[method-assign]
+        toy.authenticator = Watchful().authenticator  # type: ignore[method-assign]
         bare = ssl.create_default_context(cafile=str(authority().certificate))
         reader, writer = await asyncio.open_connection("localhost", port, ssl=bare)
-        with pytest.raises((ssl.SSLError, ConnectionError)):  # TLS 1.3 tells it with the first read
+        with pytest.raises((ssl.SSLError, ConnectionError)):  # TLS 1.3 reports it at the first read
             assert await reader.read() != b""
         writer.close()
         await until(lambda: len(toy.rejections) == 1)
         line = await open_tls(port, client_security(issued("alice").keystore))
-        assert [subject_name(each) for each in seen if each] == ["CN=alice"]
+        assert [distinguished_name(certificate) for certificate in seen if certificate] == [
+            "CN=alice"
+        ]
         line.close()
 
     serve_tls(test, ListenerTls(settings(ssl_client_auth="required")))
 
 
-def test_a_certificate_that_was_not_asked_for_by_force_may_be_missing() -> None:
+def test_a_requested_but_not_required_certificate_may_be_missing() -> None:
     async def test(toy: Toy, server: Server, port: int) -> None:
         bare = ssl.create_default_context(cafile=str(authority().certificate))
         _, writer = await asyncio.open_connection("localhost", port, ssl=bare)
@@ -304,11 +306,11 @@ def test_a_certificate_that_was_not_asked_for_by_force_may_be_missing() -> None:
     serve_tls(test, ListenerTls(settings(ssl_client_auth="requested")))
 
 
-def test_a_line_checks_the_brokers_name() -> None:
+def test_an_inter_broker_connection_checks_the_brokers_name() -> None:
     other = issued("elsewhere", alternative_names=("DNS:elsewhere.example",))
 
     async def test(toy: Toy, server: Server, port: int) -> None:
-        with pytest.raises(Unreachable, match="certificate"):
+        with pytest.raises(BrokerUnreachable, match="certificate"):
             await open_tls(port)
         lenient = client_security(ssl_endpoint_identification_algorithm="")
         line = await open_tls(port, lenient)
@@ -327,7 +329,7 @@ def test_protocols_and_ciphers_are_the_configured_ones() -> None:
         assert line._stream is not None
         assert line._stream.describe() == "TLSv1.2 ECDHE-ECDSA-AES256-GCM-SHA384"
         line.close()
-        with pytest.raises(Unreachable):
+        with pytest.raises(BrokerUnreachable):
             await open_tls(port, client_security(ssl_enabled_protocols="TLSv1.3"))
 
     serve_tls(test, tls)
@@ -347,21 +349,21 @@ def test_javas_names_of_ciphers_are_known_to_openssl(java: str, openssl: str) ->
     assert openssl_name(java) == openssl
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers(openssl)
-    assert openssl in [each["name"] for each in context.get_ciphers()]
+    assert openssl in [cipher["name"] for cipher in context.get_ciphers()]
 
 
-def test_ciphers_that_nobody_knows_are_refused() -> None:
+def test_unknown_ciphers_are_refused() -> None:
     with pytest.raises(ConfigError, match="OpenSSL knows none of NO-SUCH"):
         TlsIdentity(settings(ssl_cipher_suites="TLS_NO_WITH_SUCH")).server_context()
 
 
 def test_slices_of_files_are_sent_over_tls_to_a_slow_reader(tmp_path: Path) -> None:
-    """Chunks that the socket did not take are kept, and others may use the scratch meanwhile."""
+    """Unsent chunks are kept, while others use the scratch buffer."""
     content = os.urandom(3_000_000)
     path = tmp_path / "log"
     path.write_bytes(content)
 
-    class Opened:
+    class OpenFile:
         def __init__(self) -> None:
             self.fd = os.open(path, os.O_RDONLY)
 
@@ -371,7 +373,7 @@ def test_slices_of_files_are_sent_over_tls_to_a_slow_reader(tmp_path: Path) -> N
         def pread(self, size: int, position: int) -> bytes:
             return os.pread(self.fd, size, position)
 
-    file = Opened()
+    file = OpenFile()
     ours, theirs = socket.socketpair()
     received = bytearray()
 

@@ -1,4 +1,4 @@
-"""Strangers that damage a TLS handshake: none gets in, and nobody else notices."""
+"""Damaged TLS handshakes: none is accepted, and other connections are unharmed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 import ssl
 
 import pytest
-from test_line import beat
+from test_inter_broker_connection import beat
 from test_server import Toy, until
 from tls_rig import authority, issued, open_tls, serve_tls, settings
 
@@ -17,12 +17,12 @@ from ottla.net.listener_tls import ListenerTls
 from ottla.net.server import Server
 
 ROUNDS = 60
-FLIGHTS = 2  # the client's: its hello, then its certificate and the end
+FLIGHTS = 2  # of the client: its hello, then its certificate and finished message
 WAIT_S = 60.0
 
 
 def damage(data: bytes, chance: random.Random) -> bytes:
-    """Never the same bytes again."""
+    """Random bytes, different on each call."""
     place = chance.randrange(len(data))
     some = chance.randbytes(chance.randint(1, 40))
     ways = (
@@ -44,7 +44,7 @@ def client_context(version: ssl.TLSVersion) -> ssl.SSLContext:
 
 
 def attempt(port: int, context: ssl.SSLContext, damaged_flight: int, chance: random.Random) -> None:
-    """A handshake in which one flight of the client is damaged; it ends when the server has enough.
+    """A handshake with one damaged flight of the client; it ends when the server gives up.
 
     Nothing follows the damaged bytes, so the server must not take the handshake as complete.
     """
@@ -65,7 +65,7 @@ def attempt(port: int, context: ssl.SSLContext, damaged_flight: int, chance: ran
 
 
 def next_flight(client: ssl.SSLObject, outgoing: ssl.MemoryBIO) -> bytes:
-    """Nothing while the server has not said all of its own."""
+    """None until the server has sent its complete flight."""
     with contextlib.suppress(ssl.SSLWantReadError):
         client.do_handshake()
     return outgoing.read()
@@ -73,7 +73,7 @@ def next_flight(client: ssl.SSLObject, outgoing: ssl.MemoryBIO) -> bytes:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=str)
 @pytest.mark.parametrize("damaged_flight", range(FLIGHTS))
-def test_a_damaged_handshake_lets_nobody_in(version: ssl.TLSVersion, damaged_flight: int) -> None:
+def test_a_damaged_handshake_is_refused(version: ssl.TLSVersion, damaged_flight: int) -> None:
     chance = random.Random(f"{version} {damaged_flight}")
     context = client_context(version)
 
@@ -84,7 +84,7 @@ def test_a_damaged_handshake_lets_nobody_in(version: ssl.TLSVersion, damaged_fli
 
     async def test(toy: Toy, server: Server, port: int) -> None:
         let_in: list[bytes | None] = []
-        toy.gate = lambda session, certificate: let_in.append(certificate)  # type: ignore[method-assign]
+        toy.authenticator = lambda session, certificate: let_in.append(certificate)  # type: ignore[method-assign]
         neighbour = await open_tls(port)
         problems: list[object] = []
         loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ def test_a_damaged_handshake_lets_nobody_in(version: ssl.TLSVersion, damaged_fli
         await until(lambda: server.connection_count == 1)
         assert problems == []
         assert len(let_in) == 1  # the neighbour
-        assert len(toy.rejections) > ROUNDS // 4  # a stranger who only hangs up is not counted
+        assert len(toy.rejections) > ROUNDS // 4  # a client that only closes is not counted
         neighbour.close()
 
     serve_tls(test, ListenerTls(settings(ssl_client_auth="required")))

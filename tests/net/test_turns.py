@@ -1,4 +1,4 @@
-"""Who gets its turn, who is let go, and what happens to answers that nobody wants any more."""
+"""Turns of connections, closed connections, and responses for disconnected clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_server import Client, Connect, Toy, serve, until
 
-from ottla.net.flow import ACCEPT_PAUSE_S, OUTBOX_BYTES_MAX, TURN_REQUESTS_MAX
+from ottla.net.limits import ACCEPT_PAUSE_S, OUTBOX_BYTES_MAX, TURN_REQUESTS_MAX
 from ottla.net.server import Server
 from ottla.wire.apis import ApiKey
 from ottla.wire.connection import Request
@@ -41,7 +41,7 @@ def reset(client: Client) -> None:
     client.writer.close()
 
 
-def test_a_client_that_pipelines_without_end_lets_others_have_their_turn() -> None:
+def test_endless_pipelining_does_not_starve_other_clients() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         greedy, modest = await connect(), await connect()
         count = 20 * TURN_REQUESTS_MAX
@@ -67,7 +67,7 @@ def test_a_client_that_pipelines_without_end_lets_others_have_their_turn() -> No
     serve(test)
 
 
-def test_a_client_that_takes_all_we_send_lets_others_have_their_turn() -> None:
+def test_a_fast_reader_does_not_starve_other_clients() -> None:
     """The loop goes on between rounds, however fast the reader is."""
 
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
@@ -100,7 +100,7 @@ def test_a_client_that_takes_all_we_send_lets_others_have_their_turn() -> None:
     serve(test)
 
 
-def test_a_client_that_hangs_up_cancels_what_it_waits_for() -> None:
+def test_hanging_up_cancels_the_waiting_requests() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         toy.wait = True
         for leave in (lambda client: client.writer.close(), reset):
@@ -115,7 +115,7 @@ def test_a_client_that_hangs_up_cancels_what_it_waits_for() -> None:
     serve(test)
 
 
-def test_work_that_has_begun_is_finished_although_the_client_left() -> None:
+def test_begun_work_is_finished_after_the_client_left() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         gate, done = asyncio.Event(), asyncio.Event()
 
@@ -167,7 +167,7 @@ def test_a_broken_connection_serves_no_more_requests(caplog: pytest.LogCaptureFi
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_a_late_answer_that_cannot_be_written_closes_the_connection(
+def test_an_unwritable_late_answer_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
@@ -195,7 +195,7 @@ def test_a_stop_reads_no_more_requests() -> None:
         client.heartbeat(2)
         await asyncio.sleep(0.01)
         assert not stopping.done()
-        produce = next(each for each in toy.seen if each.api_key == ApiKey.PRODUCE)
+        produce = next(request for request in toy.seen if request.api_key == ApiKey.PRODUCE)
         toy.waiting[toy.seen.index(produce)].set_result(ProduceResponse(throttle_time=5))
         assert (await client.receive()).throttle_time == 5
         await stopping
@@ -206,7 +206,7 @@ def test_a_stop_reads_no_more_requests() -> None:
     serve(test)
 
 
-def test_idle_connections_live_for_ever_if_that_is_wanted() -> None:
+def test_idle_connections_may_live_forever() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
         client.heartbeat(1)
@@ -218,8 +218,8 @@ def test_idle_connections_live_for_ever_if_that_is_wanted() -> None:
     serve(test, idle_s_max=-0.001)
 
 
-def test_a_request_has_to_arrive_in_time() -> None:
-    """One that drips is never idle; another client of the same pace, with whole requests, stays."""
+def test_a_request_must_arrive_in_time() -> None:
+    """A request sent in drips times out; a client of the same pace with whole requests stays."""
 
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         server.request_s_max = 0.2
@@ -242,7 +242,7 @@ def test_a_request_has_to_arrive_in_time() -> None:
 
 
 def test_a_slow_reader_is_not_idle() -> None:
-    """It takes its answer bit by bit, and never pauses for as long as the limit."""
+    """It reads its response in small pieces, with pauses below the limit."""
 
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         def dispatch(session: Any, request: Request) -> Any:
@@ -272,11 +272,11 @@ def test_a_slow_reader_is_not_idle() -> None:
     serve(test, idle_s_max=1.5)
 
 
-def test_without_descriptors_the_listener_pauses_and_goes_on(
+def test_without_descriptors_the_listener_pauses_and_resumes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Exhausted:
-        """A listening socket in a process that has no descriptor left."""
+    class ExhaustedSocket:
+        """A listening socket in a process without free descriptors."""
 
         def __init__(self, sock: socket.socket) -> None:
             self.sock = sock
@@ -297,7 +297,7 @@ def test_without_descriptors_the_listener_pauses_and_goes_on(
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         ((sock, name),) = server._listeners.items()
         server.loop.remove_reader(sock.fileno())
-        exhausted: Any = Exhausted(sock)
+        exhausted: Any = ExhaustedSocket(sock)
         server._listeners = {exhausted: name}
         server.accept()
         began = server.loop.time()
@@ -305,14 +305,14 @@ def test_without_descriptors_the_listener_pauses_and_goes_on(
         client.heartbeat(1)
         assert (await client.receive()).throttle_time == 1
         assert server.loop.time() - began >= ACCEPT_PAUSE_S
-        assert exhausted.tries == 4  # two that failed, the client, and one that found nobody
+        assert exhausted.tries == 4  # two that failed, the client, and one without a connection
 
     serve(test)
     assert len(caplog.records) == 1
-    assert "no connection can be accepted" in caplog.text
+    assert "cannot accept connections" in caplog.text
 
 
-def test_limits_can_be_changed_and_addresses_excepted() -> None:
+def test_limits_can_change_and_exclude_addresses() -> None:
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         assert await (await connect()).closed()
         server.connections_per_ip_overrides = {"127.0.0.1": 1}
@@ -334,7 +334,7 @@ def test_limits_can_be_changed_and_addresses_excepted() -> None:
 
 @pytest.mark.parametrize("host", ["", "::", "localhost", "127.0.0.1"])
 def test_ipv4_clients_reach_every_kind_of_listener(host: str) -> None:
-    """And are known by the address they have, whatever the socket is."""
+    """Clients have their IPv4 address, whatever the socket."""
 
     async def test(toy: Toy, server: Server, connect: Connect) -> None:
         port = server.listen("OTHER", host, 0)

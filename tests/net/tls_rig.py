@@ -1,4 +1,4 @@
-"""What tests of TLS share: an authority, settings of a listener, and a server with TLS."""
+"""For tests of TLS: an authority, listener settings, and a server with TLS."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from test_server import FRAME_BYTES_MAX, Toy
 
 from ottla.config import ListenerSettings, ServerConfig, TlsSettings, tls_settings
-from ottla.net.line import Line
-from ottla.net.line_security import LineSecurity
+from ottla.net.connection_security import ConnectionSecurity
+from ottla.net.inter_broker_connection import InterBrokerConnection
 from ottla.net.listener_tls import ListenerTls
 from ottla.net.loop import run
 from ottla.net.server import Server
-from ottla.testing.certificates import CertificateAuthority, Issued
+from ottla.testing.certificates import CertificateAuthority, CertificateFiles
 
 TlsTest = Callable[[Toy, Server, int], Coroutine[Any, Any, None]]
 
@@ -27,7 +27,7 @@ def authority() -> CertificateAuthority:
 
 
 @functools.cache
-def issued(name: str, **more: Any) -> Issued:
+def issued(name: str, **more: Any) -> CertificateFiles:
     return authority().issue(name, **more)
 
 
@@ -45,14 +45,14 @@ def settings(keystore: Path | None = None, **properties: str) -> TlsSettings:
     return tls_settings(ListenerSettings(config, "SSL"), "SSL")
 
 
-def client_security(keystore: Path | None = None, **properties: str) -> LineSecurity:
-    return LineSecurity(ListenerTls(settings(keystore, **properties)))
+def client_security(keystore: Path | None = None, **properties: str) -> ConnectionSecurity:
+    return ConnectionSecurity(ListenerTls(settings(keystore, **properties)))
 
 
 async def open_tls(
-    port: int, security: LineSecurity | None = None, host: str = "localhost"
-) -> Line:
-    return await Line.open(
+    port: int, security: ConnectionSecurity | None = None, host: str = "localhost"
+) -> InterBrokerConnection:
+    return await InterBrokerConnection.open(
         host,
         port,
         client_id="test",

@@ -1,4 +1,4 @@
-"""What Spark says of a streaming query, for tests without Spark."""
+"""Spark's view of a streaming query, for tests without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a query, and in which order: what must hold."""
+"""The invariants of a query under random orders of events."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ottla.queries.lifecycle import (
     HEALTHY_AFTER_MS,
     RESTARTS_MAX,
     SUPERSEDED_MS,
-    BatchSucceeded,
-    Begin,
-    End,
-    Ended,
+    BatchSuccess,
     Event,
     Phase,
-    Query,
+    QueryLifecycle,
     Recover,
-    Recovered,
     Recovery,
-    Report,
-    Restart,
+    RecoveryResult,
+    RestartQuery,
     RetryAt,
     RetryDue,
-    Start,
-    Started,
-    Stop,
+    RunEnd,
+    RunStart,
+    StartQuery,
+    StartRun,
+    StatusReport,
+    StopQuery,
+    StopRun,
 )
-from ottla.queries.states import State
+from ottla.queries.states import QueryStatus
 
 CLASSES = st.sampled_from(list(FailureClass))
 
@@ -38,7 +38,7 @@ CLASSES = st.sampled_from(list(FailureClass))
 class LifecycleMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.query = Query()
+        self.query = QueryLifecycle()
         self.now_ms = 0
         self.run: int | None = None
         """The one that has been started and has not ended."""
@@ -56,21 +56,21 @@ class LifecycleMachine(RuleBasedStateMachine):
         self.changed = False
         """While its specification was asked."""
         self.started_ms = 0
-        self.shown: State | None = None
+        self.shown: QueryStatus | None = None
 
     def handle(self, event: Event) -> None:
         for instruction in self.query.handle(event, self.now_ms):
             match instruction:
-                case Start(run):
+                case StartRun(run):
                     assert self.run is None, "two runs at once"
-                    assert self.wanted, "nobody wants it"
-                    assert not self.fatal, "a fatal cause is not tried again"
+                    assert self.wanted, "the query was not requested"
+                    assert not self.fatal, "a fatal cause is not retried"
                     assert run > self.last_run
                     self.run = self.last_run = run
                     self.there = self.stopping = False
                     self.retry_at_ms = None
                     self.started_ms = self.now_ms
-                case Stop(run):
+                case StopRun(run):
                     assert run == self.run
                     self.stopping = True
                 case RetryAt(at_ms):
@@ -79,15 +79,15 @@ class LifecycleMachine(RuleBasedStateMachine):
                 case Recover():
                     assert self.run is None
                     self.recovering = True
-                case Report():
+                case StatusReport():
                     self.report(instruction)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: StatusReport) -> None:
         self.shown = report.state
-        if report.state is State.STOPPED:
-            assert self.run is None, "STOPPED is answered when it has ended"
+        if report.state is QueryStatus.STOPPED:
+            assert self.run is None, "STOPPED is reported after the end of the run"
             self.retry_at_ms = None
-        if report.state is State.RESTARTING:
+        if report.state is QueryStatus.RESTARTING:
             assert report.failure is not None
             if report.failure.kind is not FailureClass.SUPERSEDED:
                 expected = min(1000 * 2 ** (report.attempt - 1), BACK_OFF_MAX_MS)
@@ -100,7 +100,7 @@ class LifecycleMachine(RuleBasedStateMachine):
     def succeeded(self) -> None:
         self.waits.clear()
 
-    # -- what people do
+    # -- requests of users
 
     @rule()
     def begin(self) -> None:
@@ -108,7 +108,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         if self.query.phase in (Phase.IDLE, Phase.FAILED):
             self.fatal = False
             self.succeeded()
-        self.handle(Begin())
+        self.handle(StartQuery())
 
     @rule()
     def restart(self) -> None:
@@ -117,16 +117,16 @@ class LifecycleMachine(RuleBasedStateMachine):
             self.fatal = False
             self.succeeded()
         self.changed = self.recovering
-        self.handle(Restart())
+        self.handle(RestartQuery())
 
     @rule()
     def end(self) -> None:
         self.wanted = False
-        self.handle(End())
+        self.handle(StopQuery())
         if self.run is None and not self.recovering:
-            assert self.shown is State.STOPPED
+            assert self.shown is QueryStatus.STOPPED
 
-    # -- what becomes of runs
+    # -- ends of runs
 
     @precondition(lambda self: self.run is not None and not self.there)
     @rule()
@@ -134,7 +134,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         assert self.run is not None
         self.there, self.stopping = True, False
         was_wanted_otherwise = self.query.phase is Phase.STOPPING
-        self.handle(Started(self.run))
+        self.handle(RunStart(self.run))
         assert self.stopping == was_wanted_otherwise
         if not self.stopping:
             self.started_ms = self.now_ms
@@ -144,7 +144,7 @@ class LifecycleMachine(RuleBasedStateMachine):
     def batch(self) -> None:
         assert self.run is not None
         self.succeeded()
-        self.handle(BatchSucceeded(self.run))
+        self.handle(BatchSuccess(self.run))
 
     @precondition(lambda self: self.run is not None and self.there and self.stopping)
     @rule()
@@ -172,10 +172,10 @@ class LifecycleMachine(RuleBasedStateMachine):
     def ended(self, failure: QueryFailure | None) -> None:
         run, self.run = self.run, None
         assert run is not None
-        self.handle(Ended(run, failure))
+        self.handle(RunEnd(run, failure))
         if not self.wanted and not self.recovering:
             assert self.run is None
-            assert self.shown is State.STOPPED, "a stop always ends it"
+            assert self.shown is QueryStatus.STOPPED, "a stop always ends the run"
 
     @precondition(lambda self: self.recovering)
     @rule(recovery=st.sampled_from(list(Recovery)))
@@ -186,12 +186,12 @@ class LifecycleMachine(RuleBasedStateMachine):
         if recovery is not Recovery.NONE or self.changed:
             self.fatal = False
         self.changed = False
-        self.handle(Recovered(recovery))
+        self.handle(RecoveryResult(recovery))
         if not self.wanted:
-            assert self.shown is State.STOPPED
+            assert self.shown is QueryStatus.STOPPED
             self.fatal = False
 
-    # -- time, and what comes late
+    # -- time, and late events
 
     @rule(wait_ms=st.sampled_from([1, 1000, 60_000, HEALTHY_AFTER_MS]))
     def time_passes(self, wait_ms: int) -> None:
@@ -199,21 +199,21 @@ class LifecycleMachine(RuleBasedStateMachine):
         if self.retry_at_ms is not None and self.retry_at_ms <= self.now_ms:
             self.retry_at_ms = None
             self.handle(RetryDue())
-            assert self.run is not None, "a retry that is due is a run"
+            assert self.run is not None, "a due retry starts a run"
 
     @precondition(lambda self: self.last_run > 1)
     @rule(kind=CLASSES)
     def old_runs_are_over(self, kind: FailureClass) -> None:
         old = self.last_run - 1
-        for event in (Started(old), BatchSucceeded(old), Ended(old, QueryFailure(kind, "old"))):
+        for event in (RunStart(old), BatchSuccess(old), RunEnd(old, QueryFailure(kind, "old"))):
             assert self.query.handle(event, self.now_ms) == []
 
     @invariant()
     def something_is_due_for_what_is_wanted(self) -> None:
         if self.wanted:
             waits = self.run is not None or self.retry_at_ms is not None or self.recovering
-            assert waits or self.shown is State.FAILED
-        if self.shown is State.FAILED:
+            assert waits or self.shown is QueryStatus.FAILED
+        if self.shown is QueryStatus.FAILED:
             assert self.run is None
 
 

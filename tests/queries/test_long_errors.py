@@ -1,4 +1,4 @@
-"""An error in the foreachBatch of a query that is being stopped, as long as all of Java's are."""
+"""An error as long as Java's, in the foreachBatch of a stopping query."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LOOKED_FOR = (
 )
 
 
-def test_what_spark_looks_for_is_found_in_few_words_and_kills_in_many(spark: SparkSession) -> None:
+def test_spark_recognises_short_errors_and_breaks_on_long_ones(spark: SparkSession) -> None:
     pattern = spark._jvm.java.util.regex.Pattern.compile(LOOKED_FOR)
     error = Py4JJavaError(WORDS)
     with pytest.raises(Exception, match="StackOverflowError"):
@@ -49,9 +49,7 @@ def test_what_spark_looks_for_is_found_in_few_words_and_kills_in_many(spark: Spa
     assert pattern.matcher(few.replace("Job aborted.", "x" * BRIEF_CHARACTERS_MAX)).find()
 
 
-def test_a_query_that_is_stopped_in_a_batch_has_not_failed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_query_stopped_during_a_batch_has_not_failed(spark: SparkSession, tmp_path: Path) -> None:
     begun, stopping = threading.Event(), threading.Event()
 
     def work(frame: DataFrame, batch: int) -> None:
@@ -69,4 +67,4 @@ def test_a_query_that_is_stopped_in_a_batch_has_not_failed(
     stopping.set()
     query.stop()
     assert not thread.isAlive()
-    assert query.exception() is None, "it was stopped, and has not failed"
+    assert query.exception() is None, "the query was stopped and has not failed"

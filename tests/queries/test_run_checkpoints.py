@@ -1,11 +1,11 @@
-"""What a checkpoint says about how far a query has come."""
+"""The progress of a query according to its checkpoint."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ottla.spark.checkpoints import (
-    Checkpoint,
+    QueryCheckpoint,
     distance,
     earliest_of,
     is_behind,
@@ -23,8 +23,8 @@ def batch(path: Path, number: int, offsets: str, *, done: bool) -> None:
         (path / "commits" / str(number)).write_text("v1\n{}\n")
 
 
-def test_a_batch_that_is_begun_is_not_done(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path)
+def test_a_begun_batch_is_not_complete(tmp_path: Path) -> None:
+    checkpoint = QueryCheckpoint(tmp_path)
     assert not checkpoint.exists
     assert checkpoint.position() == {}
     assert checkpoint.at_border
@@ -50,10 +50,10 @@ def test_positions_are_compared_partition_by_partition() -> None:
     assert not is_behind({}, {})
 
 
-def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_a_file_is_written_atomically(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b.json"
     assert read_json(path) is None
     write_json(path, {"x": 1})
     write_json(path, {"x": 2})
     assert read_json(path) == {"x": 2}
-    assert [each.name for each in path.parent.iterdir()] == ["b.json"]
+    assert [path_left.name for path_left in path.parent.iterdir()] == ["b.json"]

@@ -1,4 +1,4 @@
-"""One Spark for a process: started when it is needed, and again when it has died."""
+"""One Spark session per process: started on first use, and again after it has died."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def provider(starts: Starts) -> SparkProvider:
     return SparkProvider(starts)
 
 
-def test_it_is_started_once_and_again_when_its_jvm_has_died(
+def test_spark_is_started_once_and_again_after_its_jvm_died(
     starts: Starts, provider: SparkProvider
 ) -> None:
     assert provider.state == "not started"
@@ -64,7 +64,9 @@ def test_it_is_started_once_and_again_when_its_jvm_has_died(
     assert starts.made[1].stopped
 
 
-def test_it_starts_in_the_background_and_says_so(starts: Starts, provider: SparkProvider) -> None:
+def test_spark_starts_in_the_background_and_calls_back(
+    starts: Starts, provider: SparkProvider
+) -> None:
     starts.hold.clear()
     done = threading.Event()
     provider.begin()
@@ -77,7 +79,7 @@ def test_it_starts_in_the_background_and_says_so(starts: Starts, provider: Spark
     assert len(starts.made) == 1
 
 
-def test_a_start_that_failed_is_told_and_tried_again_by_the_next_who_asks(
+def test_a_failed_start_is_reported_and_retried_by_the_next_caller(
     starts: Starts, provider: SparkProvider
 ) -> None:
     starts.trouble = RuntimeError("no Java")
@@ -90,9 +92,7 @@ def test_a_start_that_failed_is_told_and_tried_again_by_the_next_who_asks(
     assert provider.state == "ready"
 
 
-def test_nobody_waits_for_a_spark_that_was_given_up(
-    starts: Starts, provider: SparkProvider
-) -> None:
+def test_nothing_waits_for_an_abandoned_spark(starts: Starts, provider: SparkProvider) -> None:
     starts.hold.clear()
     provider.begin()
     provider.give_up()
@@ -101,7 +101,7 @@ def test_nobody_waits_for_a_spark_that_was_given_up(
     starts.hold.set()
 
 
-def test_a_session_of_ones_own_is_made_again_with_a_new_spark(
+def test_a_private_session_is_recreated_with_a_new_spark(
     starts: Starts, provider: SparkProvider
 ) -> None:
     prepared: list[Any] = []

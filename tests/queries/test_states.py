@@ -1,4 +1,4 @@
-"""What is said about a query and its failures, and how often it looks."""
+"""The state of a query, its failures, and its trigger interval."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from ottla.queries.failures import (
     refused_topics,
     text_of,
 )
-from ottla.queries.launcher import INTERVAL_MS_MAX, REST_MS, TriggerPolicy
-from ottla.queries.states import QueryState, State, worst
+from ottla.queries.launcher import (
+    AGGREGATE_REST_MS,
+    INTERVAL_MS_MAX,
+    REST_MS,
+    TriggerPolicy,
+)
+from ottla.queries.states import QueryState, QueryStatus, worst
 
 AWAY = "KafkaError: NETWORK_EXCEPTION: no broker could be reached"
 
@@ -48,11 +53,11 @@ def test_a_failure_of_the_sink_names_its_topics() -> None:
     assert refused_topics("KafkaError: there is no topic BAD.old: create it") == {"BAD.old"}
     assert refused_topics("KafkaError: NOT-BAD-0: MESSAGE_TOO_LARGE; B-1: X") == {"NOT-BAD", "B"}
     failure = failure_of(RuntimeError("KafkaError: BAD-0: MESSAGE_TOO_LARGE"))
-    assert (failure.kind, failure.refused_topics) == (FailureClass.FATAL, {"BAD"})
+    assert (failure.kind, failure.refused_topics) == (FailureClass.FATAL, frozenset({"BAD"}))
     assert not failure_of(RuntimeError("NETWORK_EXCEPTION: no broker")).refused_topics
 
 
-def test_the_innermost_python_error_is_told_first() -> None:
+def test_the_innermost_python_error_comes_first() -> None:
     text = (
         "[STREAM_FAILED] Query x terminated with exception\n"
         "Traceback (most recent call last):\n"
@@ -63,33 +68,33 @@ def test_the_innermost_python_error_is_told_first() -> None:
     assert cause_of(text).startswith("ottla.errors.KafkaError: no such thing ([STREAM_FAILED]")
 
 
-def test_data_that_is_lost_is_told_of() -> None:
+def test_lost_data_is_reported() -> None:
     text = (
         "[PYTHON_STREAMING] Failed when it perform latestOffset: "
         "Traceback (most recent call last):\n"
         '  File "a.py", line 3, in f\n'
-        "ottla.client.protocol.fetching.DataLost: Some data may have been missed:"
+        "ottla.client.protocol.range_fetcher.DataLost: Some data may have been missed:"
         " orders-0 is gone\n"
     )
     assert cause_of(text) == (
-        "ottla.client.protocol.fetching.DataLost: Some data may have been missed: orders-0 is gone"
-        " ([PYTHON_STREAMING] Failed when it perform latestOffset)"
+        "ottla.client.protocol.range_fetcher.DataLost: Some data may have been missed:"
+        " orders-0 is gone ([PYTHON_STREAMING] Failed when it perform latestOffset)"
     )
 
 
 class OfJava(Exception):
-    """As py4j's: its words are asked for from a JVM, which may be gone."""
+    """Like py4j's: its message comes from a JVM, which may have exited."""
 
     def __str__(self) -> str:
         raise ConnectionRefusedError("no JVM")
 
 
-def test_an_error_that_can_not_say_what_it_is_has_a_cause() -> None:
-    assert text_of(OfJava()) == "OfJava, and Java does not say more: ConnectionRefusedError"
+def test_an_error_without_a_message_has_a_cause() -> None:
+    assert text_of(OfJava()) == "OfJava, without a message from Java: ConnectionRefusedError"
     assert cause_of(OfJava()) == text_of(OfJava()) == brief(OfJava())
 
 
-def test_brief_words_have_the_beginning_and_the_reason() -> None:
+def test_a_brief_error_has_the_beginning_and_the_reason() -> None:
     frames = "\tat org.apache.spark.Foo.bar(Foo.scala:1)\n" * 500
     text = (
         f"An error occurred while calling o1.save.\n: org.apache.spark.SparkException: no\n{frames}"
@@ -106,11 +111,11 @@ def test_brief_words_have_the_beginning_and_the_reason() -> None:
     assert long.endswith("last")
 
 
-def test_a_query_is_as_its_worst_part() -> None:
-    well, ill = QueryState(State.RUNNING, lag=3), QueryState(State.FAILED, "why", 5, 2)
+def test_a_query_has_the_status_of_its_worst_part() -> None:
+    well, ill = QueryState(QueryStatus.RUNNING, lag=3), QueryState(QueryStatus.FAILED, "why", 5, 2)
     found = worst([well, ill])
     assert (found.state, found.cause, found.failed_ms, found.restarts) == (
-        State.FAILED,
+        QueryStatus.FAILED,
         "why",
         5,
         2,
@@ -118,7 +123,7 @@ def test_a_query_is_as_its_worst_part() -> None:
     assert found.lag == 3
 
 
-def test_many_queries_look_less_often() -> None:
+def test_many_queries_poll_less_often() -> None:
     triggers = TriggerPolicy()
     assert triggers.interval_ms({}) == 100
     triggers.running = 3
@@ -126,12 +131,15 @@ def test_many_queries_look_less_often() -> None:
     assert triggers.interval_ms({"commit.interval.ms": "50"}) == 50
 
 
-def test_many_queries_rest_longer_but_not_where_somebody_says_how_often() -> None:
+def test_many_queries_pause_longer_unless_an_interval_is_configured() -> None:
     triggers = TriggerPolicy()
     assert triggers.rest_ms({}) == REST_MS
+    assert triggers.rest_ms({}, aggregates=True) == AGGREGATE_REST_MS
     triggers.running = 2
     assert triggers.rest_ms({}) == 2 * REST_MS
     triggers.running = 22
     assert triggers.rest_ms({}) == triggers.interval_ms({}) == INTERVAL_MS_MAX
+    assert triggers.rest_ms({}, aggregates=True) == INTERVAL_MS_MAX
     assert triggers.rest_ms({"commit.interval.ms": "2000"}) == 0
+    assert triggers.rest_ms({"commit.interval.ms": "2000"}, aggregates=True) == 0
     assert triggers.rest_ms({"ksql.streams.commit.interval.ms": "0"}) == 0

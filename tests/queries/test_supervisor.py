@@ -1,4 +1,4 @@
-"""Queries are kept as they are wanted, and whatever ends them is noticed: without Spark."""
+"""The supervisor keeps queries in their target state, and notices every kind of end; no Spark."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from streaming_query import StreamingQuery, specification
 
-from ottla.queries import lifecycle, supervisor
 from ottla.queries.failures import QueryFailure
 from ottla.queries.lifecycle import Recovery
 from ottla.queries.query_run import ENDED, THREAD_GONE, QueryRun, figures_in
 from ottla.queries.specification import Cancelled, QuerySpecification
-from ottla.queries.states import State
+from ottla.queries.states import QueryStatus
 from ottla.queries.supervisor import SupervisedQuery, Supervisor
 
 
-class Kept:
-    """A supervised query, and every Spark query that was begun for it."""
+class QueryOwner:
+    """A supervised query, and every Spark query that was started for it."""
 
     def __init__(self, by: Supervisor) -> None:
         self.begun: list[StreamingQuery] = []
@@ -31,7 +30,7 @@ class Kept:
     def _begin(self) -> StreamingQuery:
         if self.trouble is not None:
             raise self.trouble
-        assert not any(each.isActive for each in self.begun), "two runs at once"
+        assert not any(run.isActive for run in self.begun), "two runs at once"
         self.begun.append(StreamingQuery())
         return self.begun[-1]
 
@@ -39,24 +38,22 @@ class Kept:
     def last(self) -> StreamingQuery:
         return self.begun[-1]
 
-    def is_in(self, state: State) -> bool:
+    def is_in(self, state: QueryStatus) -> bool:
         return self.query.phase is state
 
 
 @pytest.fixture
-def by(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
-    monkeypatch.setattr(lifecycle, "BACK_OFF_FIRST_MS", 10)
-    monkeypatch.setattr(supervisor, "WATCH_S", 0.002)
-    made = Supervisor()
+def by() -> Iterator[Supervisor]:
+    made = Supervisor(watch_s=0.002, back_off_first_ms=10)
     yield made
     made.close()
     until(lambda: made._thread is None)
 
 
 @pytest.fixture
-def kept(by: Supervisor) -> Kept:
-    made = Kept(by)
-    until(lambda: made.is_in(State.RUNNING))
+def kept(by: Supervisor) -> QueryOwner:
+    made = QueryOwner(by)
+    until(lambda: made.is_in(QueryStatus.RUNNING))
     return made
 
 
@@ -67,36 +64,36 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def test_a_thread_that_has_died_is_noticed_though_spark_says_active(kept: Kept) -> None:
+def test_a_dead_query_thread_is_noticed_although_spark_reports_active(kept: QueryOwner) -> None:
     first = kept.last
     first.thread.alive = False
     until(lambda: len(kept.begun) == 2)
-    assert not first.isActive, "what is left of it is stopped"
-    until(lambda: kept.is_in(State.RUNNING))
+    assert not first.isActive, "the rest of the run is stopped"
+    until(lambda: kept.is_in(QueryStatus.RUNNING))
     state = kept.query.state()
     assert (state.restarts, state.cause) == (1, THREAD_GONE)
 
 
-def test_one_that_ended_by_itself_is_begun_again_and_given_up_in_the_end(kept: Kept) -> None:
+def test_a_query_that_ended_is_restarted_and_finally_given_up(kept: QueryOwner) -> None:
     for number in range(1, 5):
         until(lambda number=number: len(kept.begun) == number)  # type: ignore[misc]
         kept.last.isActive = False
-    until(lambda: kept.is_in(State.FAILED))
+    until(lambda: kept.is_in(QueryStatus.FAILED))
     assert kept.query.state().cause == ENDED
     kept.query.begin()
-    until(lambda: kept.is_in(State.RUNNING))
+    until(lambda: kept.is_in(QueryStatus.RUNNING))
 
 
-def test_batches_that_succeed_in_between_end_the_back_off(kept: Kept) -> None:
-    for number in range(2, 9):  # an unknown cause, more often than it would be tried in a row
-        until(lambda: kept.is_in(State.RUNNING))
+def test_successful_batches_reset_the_back_off(kept: QueryOwner) -> None:
+    for number in range(2, 9):  # an unknown cause, repeated beyond the limit of consecutive retries
+        until(lambda: kept.is_in(QueryStatus.RUNNING))
         kept.last.finish_batch()
         kept.last.fail(RuntimeError("hm"))
         until(lambda number=number: len(kept.begun) == number)  # type: ignore[misc]
 
 
 def test_each_restart_is_one_line_with_cause_class_attempt_and_next_try(
-    kept: Kept, caplog: pytest.LogCaptureFixture
+    kept: QueryOwner, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         kept.last.fail(ConnectionRefusedError("Connection refused"))
@@ -107,7 +104,7 @@ def test_each_restart_is_one_line_with_cause_class_attempt_and_next_try(
     )
 
 
-def test_a_jvm_that_has_gone_is_waited_for(kept: Kept) -> None:
+def test_a_query_waits_for_a_jvm_that_has_exited(kept: QueryOwner) -> None:
     class Py4JNetworkError(Exception):
         def __str__(self) -> str:
             raise ConnectionRefusedError("not even its words can be had")
@@ -117,10 +114,10 @@ def test_a_jvm_that_has_gone_is_waited_for(kept: Kept) -> None:
     kept.last.fail(kept.trouble)
     until(lambda: kept.query.state().restarts > 5)
     kept.trouble = None
-    until(lambda: kept.is_in(State.RUNNING))
+    until(lambda: kept.is_in(QueryStatus.RUNNING))
 
 
-def test_a_stop_is_answered_when_nothing_runs_any_more(kept: Kept, by: Supervisor) -> None:
+def test_a_stop_completes_when_nothing_runs_any_more(kept: QueryOwner, by: Supervisor) -> None:
     stopping, go_on = threading.Event(), threading.Event()
     end = kept.last.stop
 
@@ -141,7 +138,7 @@ def test_a_stop_is_answered_when_nothing_runs_any_more(kept: Kept, by: Superviso
     assert by.triggers.running == 0
 
 
-def test_a_query_that_is_stopped_while_it_starts_is_stopped(by: Supervisor) -> None:
+def test_a_query_can_be_stopped_while_it_starts(by: Supervisor) -> None:
     starting, go_on = threading.Event(), threading.Event()
     begun: list[StreamingQuery] = []
 
@@ -162,8 +159,8 @@ def test_a_query_that_is_stopped_while_it_starts_is_stopped(by: Supervisor) -> N
     assert not begun[0].isActive
 
 
-def test_one_that_is_stopped_and_begun_at_once_runs_and_the_next_stop_is_complete(
-    kept: Kept,
+def test_a_query_restarted_right_after_a_stop_runs_until_the_next_stop(
+    kept: QueryOwner,
 ) -> None:
     for _ in range(20):
         kept.query.stop_soon()
@@ -173,11 +170,11 @@ def test_one_that_is_stopped_and_begun_at_once_runs_and_the_next_stop_is_complet
         kept.query.begin()
 
 
-def test_a_specification_that_removes_the_cause_is_run_again_at_once(by: Supervisor) -> None:
+def test_a_changed_specification_is_restarted_at_once(by: Supervisor) -> None:
     asked: list[QueryFailure] = []
     begun: list[StreamingQuery] = []
 
-    class Mending(QuerySpecification):
+    class MendingSpecification(QuerySpecification):
         def start(self, cancelled: Cancelled) -> QueryRun | None:
             begun.append(StreamingQuery())
             return QueryRun(begun[-1])  # type: ignore[arg-type]
@@ -188,16 +185,18 @@ def test_a_specification_that_removes_the_cause_is_run_again_at_once(by: Supervi
                 raise OSError("the disk is full")
             return Recovery.AT_ONCE
 
-    query = by.supervise(Mending("m"))
+    query = by.supervise(MendingSpecification("m"))
     query.begin()
     for number in (1, 2):
         until(lambda number=number: len(begun) == number)  # type: ignore[misc]
         begun[-1].fail(RuntimeError("KafkaError: topic BAD: UNKNOWN_TOPIC_OR_PARTITION"))
-    until(lambda: query.phase is State.FAILED)
+    until(lambda: query.phase is QueryStatus.FAILED)
     assert asked[0].refused_topics == {"BAD"}
 
 
-def test_a_closed_supervisor_has_stopped_everything_and_answers(kept: Kept, by: Supervisor) -> None:
+def test_a_closed_supervisor_has_stopped_every_query_and_still_answers(
+    kept: QueryOwner, by: Supervisor
+) -> None:
     by.close()
     assert not kept.last.isActive
     kept.query.begin()
@@ -205,8 +204,8 @@ def test_a_closed_supervisor_has_stopped_everything_and_answers(kept: Kept, by: 
     assert len(kept.begun) == 1
 
 
-def test_its_phase_is_known_without_asking_spark(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+def test_the_phase_is_known_without_asking_spark(
+    kept: QueryOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
 
@@ -215,22 +214,22 @@ def test_its_phase_is_known_without_asking_spark(
         return {}
 
     monkeypatch.setattr(QueryRun, "figures", figures)
-    assert kept.query.phase is State.RUNNING
+    assert kept.query.phase is QueryStatus.RUNNING
     assert not asked
-    assert kept.query.state().state is State.RUNNING
+    assert kept.query.state().state is QueryStatus.RUNNING
     assert len(asked) == 1
 
 
 def test_many_queries_share_one_thread(by: Supervisor) -> None:
     before = threading.active_count()
-    all_kept = [Kept(by) for _ in range(30)]
-    until(lambda: all(each.is_in(State.RUNNING) for each in all_kept))
+    all_kept = [QueryOwner(by) for _ in range(30)]
+    until(lambda: all(one_kept.is_in(QueryStatus.RUNNING) for one_kept in all_kept))
     until(lambda: threading.active_count() <= before + 1)
     assert by.triggers.running == 30
-    queries: list[SupervisedQuery] = [each.query for each in all_kept]
-    for each in queries:
-        each.stop_soon()
-    assert all(each.stop() for each in queries)
+    queries: list[SupervisedQuery] = [one_kept.query for one_kept in all_kept]
+    for query in queries:
+        query.stop_soon()
+    assert all(query.stop() for query in queries)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +242,6 @@ def test_many_queries_share_one_thread(by: Supervisor) -> None:
         (None, "no JSON", 0),
     ],
 )
-def test_lag_is_told_of_every_source(latest: object, end: object, lag: int) -> None:
+def test_lag_is_the_sum_over_all_sources(latest: object, end: object, lag: int) -> None:
     progress = {"batchId": 1, "sources": [{"latestOffset": latest, "endOffset": end}]}
     assert figures_in(progress)["lag"] == lag

@@ -14,8 +14,8 @@ from ottla.records.batch import (
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     ZSTD,
+    AppendOrigin,
     BatchHeader,
-    Origin,
     build_batch,
     check_batches,
     patch,
@@ -55,13 +55,15 @@ def changed(data: bytes, **fields: int) -> bytes:
     return bytes(out)
 
 
-def refused(data: bytes, origin: Origin = Origin.CLIENT, size_max: int = SIZE_MAX) -> ErrorCode:
+def refused(
+    data: bytes, origin: AppendOrigin = AppendOrigin.CLIENT, size_max: int = SIZE_MAX
+) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
         check_batches(data, batch_size_max=size_max, origin=origin)
     return caught.value.code
 
 
-def taken(data: bytes, origin: Origin) -> list[BatchHeader]:
+def taken(data: bytes, origin: AppendOrigin) -> list[BatchHeader]:
     return check_batches(data, batch_size_max=SIZE_MAX, origin=origin)
 
 
@@ -102,53 +104,53 @@ def test_check_refuses_a_bad_checksum() -> None:
 
 def test_check_refuses_an_empty_payload() -> None:
     assert refused(b"") is ErrorCode.INVALID_RECORD
-    assert refused(b"", Origin.COORDINATOR) is ErrorCode.INVALID_RECORD
-    assert taken(b"", Origin.LEADER) == []
+    assert refused(b"", AppendOrigin.COORDINATOR) is ErrorCode.INVALID_RECORD
+    assert taken(b"", AppendOrigin.LEADER) == []
 
 
 def test_check_refuses_two_batches_of_a_client_only() -> None:
     data = build_batch(RECORDS)
     second = build_batch(RECORDS, base_offset=3)
     assert refused(data + data) is ErrorCode.INVALID_RECORD
-    for origin in (Origin.COORDINATOR, Origin.LEADER):
+    for origin in (AppendOrigin.COORDINATOR, AppendOrigin.LEADER):
         headers = taken(data + second, origin)
         assert [h.position for h in headers] == [0, len(data)]
         assert [h.base_offset for h in headers] == [0, 3]
 
 
-def test_check_refuses_a_torn_batch_but_a_leaders_is_left_out() -> None:
+def test_check_refuses_a_torn_batch_but_drops_a_leaders() -> None:
     data = build_batch(RECORDS)
     for cut in (1, 16, 17, 60, 61, len(data) - 1):
         assert refused(data[:cut]) is ErrorCode.CORRUPT_MESSAGE
-        assert refused(data + data[:cut], Origin.COORDINATOR) is ErrorCode.CORRUPT_MESSAGE
-        assert [h.size for h in taken(data + data[:cut], Origin.LEADER)] == [len(data)]
+        assert refused(data + data[:cut], AppendOrigin.COORDINATOR) is ErrorCode.CORRUPT_MESSAGE
+        assert [h.size for h in taken(data + data[:cut], AppendOrigin.LEADER)] == [len(data)]
 
 
-def test_check_tells_a_torn_tail_after_a_whole_batch() -> None:
+def test_check_reports_a_torn_tail_after_a_whole_batch() -> None:
     assert refused(build_batch(RECORDS) + b"\0" * 9) is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("origin", list(Origin))
-def test_check_refuses_old_magic(magic: int, origin: Origin) -> None:
+@pytest.mark.parametrize("origin", list(AppendOrigin))
+def test_check_refuses_old_magic(magic: int, origin: AppendOrigin) -> None:
     data = changed(build_batch(RECORDS), magic=magic)
     assert refused(data, origin) is ErrorCode.INVALID_RECORD
 
 
-def test_check_knows_an_old_message_that_is_shorter_than_a_batch_header() -> None:
+def test_check_recognises_an_old_message_shorter_than_a_batch_header() -> None:
     message = struct.pack(">qiIbbqi", 0, 26, 0, 1, 0, NOW_MS, -1) + struct.pack(">i", 4) + b"data"
     assert len(message) < BATCH_OVERHEAD
     assert refused(message) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("magic", [-1, 3, 127])
-def test_check_refuses_magic_that_does_not_exist(magic: int) -> None:
+def test_check_refuses_unknown_magic(magic: int) -> None:
     assert refused(changed(build_batch(RECORDS), magic=magic)) is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("length", [-(2**31), -13, -12, -1, 0, 48])
-@pytest.mark.parametrize("origin", list(Origin))
-def test_check_refuses_a_size_below_a_header(length: int, origin: Origin) -> None:
+@pytest.mark.parametrize("origin", list(AppendOrigin))
+def test_check_refuses_a_size_below_a_header(length: int, origin: AppendOrigin) -> None:
     assert (
         refused(changed(build_batch(RECORDS), length=length), origin) is ErrorCode.CORRUPT_MESSAGE
     )
@@ -159,13 +161,13 @@ def test_check_refuses_a_batch_above_the_limit_before_its_checksum() -> None:
     assert check_batches(data, batch_size_max=len(data))
     assert refused(data, size_max=len(data) - 1) is ErrorCode.MESSAGE_TOO_LARGE
     assert refused(data[:-1] + b"?", size_max=len(data) - 1) is ErrorCode.MESSAGE_TOO_LARGE
-    assert check_batches(data, batch_size_max=1, origin=Origin.LEADER)
+    assert check_batches(data, batch_size_max=1, origin=AppendOrigin.LEADER)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_check_refuses_an_unknown_codec(codec: int) -> None:
     data = changed(build_batch(RECORDS), attributes=codec)
-    for origin in Origin:
+    for origin in AppendOrigin:
         assert refused(data, origin) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
@@ -173,18 +175,18 @@ def test_check_refuses_an_unknown_codec(codec: int) -> None:
 def test_check_refuses_counts_that_contradict_each_other(count: int, delta: int) -> None:
     data = changed(build_batch(RECORDS), record_count=count, last_offset_delta=delta)
     assert refused(data) is ErrorCode.INVALID_RECORD
-    assert refused(data, Origin.COORDINATOR) is ErrorCode.INVALID_RECORD
+    assert refused(data, AppendOrigin.COORDINATOR) is ErrorCode.INVALID_RECORD
 
 
-def test_check_takes_a_compacted_batch_from_a_leader() -> None:
+def test_check_accepts_a_compacted_batch_from_a_leader() -> None:
     data = changed(build_batch(RECORDS), record_count=0, last_offset_delta=9)
-    assert taken(data, Origin.LEADER)[0].next_offset == 10
+    assert taken(data, AppendOrigin.LEADER)[0].next_offset == 10
 
 
 @pytest.mark.parametrize(("count", "delta"), [(1, -1), (-1, 0), (2**31 - 1, -(2**31))])
 def test_check_refuses_negative_counts_of_a_leader(count: int, delta: int) -> None:
     data = changed(build_batch(RECORDS), record_count=count, last_offset_delta=delta)
-    assert refused(data, Origin.LEADER) is ErrorCode.INVALID_RECORD
+    assert refused(data, AppendOrigin.LEADER) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize(
@@ -199,29 +201,29 @@ def test_check_refuses_negative_counts_of_a_leader(count: int, delta: int) -> No
         {"producer_id": 5, "base_sequence": 0},
     ],
 )
-def test_check_refuses_what_only_a_broker_may_write(fields: dict[str, int]) -> None:
+def test_check_refuses_control_batches_of_clients(fields: dict[str, int]) -> None:
     data = changed(build_batch(RECORDS), **fields)
     assert refused(data) is ErrorCode.INVALID_RECORD
-    assert taken(data, Origin.COORDINATOR)
-    assert taken(data, Origin.LEADER)
+    assert taken(data, AppendOrigin.COORDINATOR)
+    assert taken(data, AppendOrigin.LEADER)
 
 
 @pytest.mark.parametrize("base_offset", [-1, -(2**63), 2**63 - 1, 2**63 - 3])
 def test_check_refuses_offsets_of_a_leader_that_have_no_room(base_offset: int) -> None:
     """The checksum does not cover the base offset: a flipped bit on a disk goes unnoticed."""
     data = build_batch(RECORDS, base_offset=base_offset)
-    assert refused(data, Origin.LEADER) is ErrorCode.CORRUPT_MESSAGE
+    assert refused(data, AppendOrigin.LEADER) is ErrorCode.CORRUPT_MESSAGE
     assert refused(data) is ErrorCode.INVALID_RECORD
-    assert taken(build_batch(RECORDS, base_offset=2**63 - 4), Origin.LEADER)
+    assert taken(build_batch(RECORDS, base_offset=2**63 - 4), AppendOrigin.LEADER)
 
 
 def test_check_refuses_a_client_that_sets_log_append_time() -> None:
     data = build_batch(RECORDS, log_append_time_ms=NOW_MS)
     assert refused(data) is ErrorCode.INVALID_TIMESTAMP
-    assert taken(data, Origin.LEADER)[0].log_append_time
+    assert taken(data, AppendOrigin.LEADER)[0].log_append_time
 
 
-def test_read_header_refuses_what_cannot_lead_on_to_a_next_batch() -> None:
+def test_read_header_refuses_sizes_that_lead_to_no_next_batch() -> None:
     data = build_batch(RECORDS)
     for bad, position in (
         (data[:60], 0),
@@ -243,7 +245,7 @@ def test_read_header_does_not_need_the_records() -> None:
     assert header.size == len(data)
 
 
-def test_last_sequence_goes_on_at_zero() -> None:
+def test_last_sequence_wraps_to_zero() -> None:
     data = build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
     assert read_header(data).last_sequence == 0
     assert read_header(build_batch(RECORDS)).last_sequence == -1
@@ -261,7 +263,7 @@ def test_uses_zstd_looks_at_the_attributes_only() -> None:
     assert not uses_zstd(b"\x04" * 22)
 
 
-def test_patch_keeps_the_checksum_right() -> None:
+def test_patch_keeps_the_checksum_valid() -> None:
     data = bytearray(b"xx" + build_batch(RECORDS))
     patch(memoryview(data), 2, 2**40, 9)
     header = read_header(data, 2)
@@ -273,7 +275,7 @@ def test_patch_keeps_the_checksum_right() -> None:
 def test_rewrite_timestamps_gives_every_record_the_append_time() -> None:
     data = bytearray(build_batch(RECORDS, compression=ZSTD) + b"tail")
     rewrite_timestamps(memoryview(data), 0, NOW_MS + 500)
-    [header] = taken(bytes(data), Origin.LEADER)
+    [header] = taken(bytes(data), AppendOrigin.LEADER)
     assert header.log_append_time
     assert header.max_timestamp == NOW_MS + 500
     assert header.base_timestamp == NOW_MS
@@ -282,7 +284,7 @@ def test_rewrite_timestamps_gives_every_record_the_append_time() -> None:
     assert data.endswith(b"tail")
 
 
-def test_build_sets_what_it_is_told() -> None:
+def test_build_batch_sets_the_given_fields() -> None:
     data = build_batch(
         RECORDS,
         base_offset=10,

@@ -1,4 +1,4 @@
-"""Codecs: what others write is read, what we write can be read by others, bombs are bounded."""
+"""Codecs: interoperability with other implementations in both directions, and zip bombs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refused(codec: int, data: bytes, size_max: int = 1 << 20) -> ErrorCode:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("data", [b"", b"x", bytes(40_000), TEXT])
-def test_what_is_compressed_comes_back(codec: int, data: bytes) -> None:
+def test_compressed_data_survives_a_round_trip(codec: int, data: bytes) -> None:
     packed = compress(codec, memoryview(data))
     assert decompress(codec, memoryview(packed)) == data
     assert isinstance(packed, bytes)
@@ -49,7 +49,7 @@ def test_text_becomes_smaller(codec: int) -> None:
 
 
 @pytest.mark.parametrize(("codec", "level"), [(GZIP, -1), (GZIP, 1), (GZIP, 9), (ZSTD, 19)])
-def test_levels_of_kafka_are_taken(codec: int, level: int) -> None:
+def test_kafkas_compression_levels_are_accepted(codec: int, level: int) -> None:
     assert decompress(codec, compress(codec, TEXT, level=level)) == TEXT
 
 
@@ -84,7 +84,7 @@ def test_output_grows_beyond_the_first_guess() -> None:
 def test_every_truncation_is_refused(codec: int) -> None:
     packed = compress(codec, TEXT[:1000])
     cuts = range(len(packed))
-    if codec == SNAPPY:  # between its blocks, xerial's framing has no mark of an end
+    if codec == SNAPPY:  # xerial's framing marks no end between blocks
         cuts = range(len(XERIAL) + 1, len(packed))
     for cut in cuts:
         assert refused(codec, packed[:cut]) is ErrorCode.CORRUPT_MESSAGE
@@ -149,8 +149,8 @@ def test_a_xerial_block_with_a_wrong_size_is_refused(size: int) -> None:
     assert refused(SNAPPY, XERIAL + struct.pack(">i", size) + raw) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_snappy_length_is_not_believed() -> None:
-    raw = b"\xff\xff\xff\xff\x0f\x10hello"  # 4 GB, it says
+def test_a_declared_snappy_length_is_not_trusted() -> None:
+    raw = b"\xff\xff\xff\xff\x0f\x10hello"  # it claims 4 GB
     assert refused(SNAPPY, raw) is ErrorCode.MESSAGE_TOO_LARGE
     framed = XERIAL + struct.pack(">i", len(raw)) + raw
     assert refused(SNAPPY, framed) is ErrorCode.MESSAGE_TOO_LARGE

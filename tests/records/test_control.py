@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin, build_batch, check_batches, read_header
+from ottla.records.batch import AppendOrigin, build_batch, check_batches, read_header
 from ottla.records.control import Marker, build_marker, read_marker
+from ottla.records.rebuild import rebuild_batch
 from ottla.records.record import Record, read_records
-from ottla.records.rewrite import rebuild_batch
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_marker_is_read_as_it_was_built(commit: bool) -> None:
     data = build_marker(Marker(commit, 12), producer_id=9, producer_epoch=3, timestamp=1000)
-    [header] = check_batches(data, batch_size_max=1000, origin=Origin.COORDINATOR)
+    [header] = check_batches(data, batch_size_max=1000, origin=AppendOrigin.COORDINATOR)
     assert header.control
     assert header.transactional
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 3, -1)
@@ -31,7 +31,7 @@ def test_the_bytes_of_a_marker_are_kafkas() -> None:
     assert record.timestamp == 1000
 
 
-def test_a_client_may_not_write_one() -> None:
+def test_a_client_may_not_write_a_marker() -> None:
     data = build_marker(Marker(True, 5), producer_id=9, producer_epoch=3, timestamp=1000)
     with pytest.raises(KafkaError) as caught:
         check_batches(data, batch_size_max=1000)
@@ -59,7 +59,7 @@ def test_a_marker_that_is_too_short_is_refused(key: bytes | None, value: bytes |
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_other_control_records_are_no_markers() -> None:
+def test_other_control_records_are_not_markers() -> None:
     data = control(b"\0\0\0\2", b"leader change")
     assert read_marker(data, read_header(data)) is None
 
@@ -72,7 +72,7 @@ def test_later_versions_may_be_longer() -> None:
     assert "coordinator_epoch=7" in repr(marker)
 
 
-def test_a_marker_that_the_cleaner_emptied_is_none() -> None:
+def test_an_emptied_marker_is_not_a_marker() -> None:
     data = build_marker(Marker(True, 5), producer_id=9, producer_epoch=3, timestamp=1000)
     emptied = rebuild_batch(read_header(data), [])
     assert read_marker(emptied, read_header(emptied)) is None

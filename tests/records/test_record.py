@@ -1,4 +1,4 @@
-"""Records: varints, every way in which bytes can fail to be records, and keys that are missing."""
+"""Records: varints, every kind of malformed bytes, and missing keys."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_record_is_read_field_by_field() -> None:
         sized(BODY[:6] + b"\x04\x02h\x02v"),  # two headers, one written
     ],
 )
-def test_bytes_that_are_no_records_are_refused(payload: bytes) -> None:
+def test_malformed_records_are_refused(payload: bytes) -> None:
     data, header = batch_of(payload)
     with pytest.raises(KafkaError) as caught:
         read_records(data, header)
@@ -112,7 +112,7 @@ def test_a_count_that_the_bytes_cannot_hold_is_refused_at_once(count: int) -> No
         assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_a_batch_may_have_lost_all_its_records() -> None:
+def test_a_batch_may_be_empty() -> None:
     data, header = batch_of(b"", count=0)
     assert read_records(data, header) == []
     assert records_without_key(data, header) == []
@@ -132,7 +132,7 @@ def test_a_header_name_that_is_not_utf8_keeps_its_bytes() -> None:
     assert read_payload(build_batch(records), read_header(build_batch(records))) == sized(body)
 
 
-def test_a_batch_that_is_not_all_there_is_refused() -> None:
+def test_a_truncated_batch_is_refused() -> None:
     data = build_batch([Record(value=b"v" * 100)])
     with pytest.raises(KafkaError) as caught:
         read_records(data[:-1], read_header(data))
@@ -163,7 +163,7 @@ def test_records_without_a_key_are_named_by_their_index(codec: int) -> None:
     assert [index for index, _ in caught.value.records] == [1, 3]
 
 
-def test_keys_are_all_there() -> None:
+def test_key_check_accepts_records_with_keys() -> None:
     data = build_batch([Record(key=b"k"), Record(key=b"")])
     check_keys(data, read_header(data))
 
@@ -181,7 +181,7 @@ def test_keys_are_all_there() -> None:
         b"\x02\x80" + b"\x80" * 9,
     ],
 )
-def test_looking_for_keys_refuses_bytes_that_are_no_records(payload: bytes) -> None:
+def test_key_check_refuses_malformed_records(payload: bytes) -> None:
     data, header = batch_of(payload)
     with pytest.raises(KafkaError) as caught:
         records_without_key(data, header)

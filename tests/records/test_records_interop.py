@@ -1,4 +1,4 @@
-"""Batches against two implementations that others wrote: kafka-python's and aiokafka's.
+"""Batches compared with two other implementations: kafka-python's and aiokafka's.
 
 Each reads what we build and we read what each builds, in every codec, with and without producer
 fields.
@@ -79,7 +79,7 @@ def build(builder: Any, codec: int, *, producer_id: int = -1, transactional: boo
 
 @CODECS
 @pytest.mark.parametrize("builder", BUILDERS)
-def test_we_read_what_they_build(builder: Any, codec: int) -> None:
+def test_ottla_reads_batches_of_other_clients(builder: Any, codec: int) -> None:
     data = build(builder, codec)
     [header] = check_batches(data, batch_size_max=1 << 20)
     assert header.compression == codec
@@ -89,7 +89,7 @@ def test_we_read_what_they_build(builder: Any, codec: int) -> None:
 
 @CODECS
 @pytest.mark.parametrize("reader", READERS)
-def test_they_read_what_we_build(reader: Any, codec: int) -> None:
+def test_other_clients_read_batches_of_ottla(reader: Any, codec: int) -> None:
     batch = reader(build_batch(RECORDS, compression=codec))
     assert batch.validate_crc()
     assert batch.compression_type == codec
@@ -117,7 +117,7 @@ def test_producer_fields_stand_where_they_are_expected(builder: Any) -> None:
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_append_time_is_what_they_see(reader: Any) -> None:
+def test_other_clients_see_the_append_time(reader: Any) -> None:
     data = bytearray(build_batch(RECORDS))
     rewrite_timestamps(memoryview(data), 0, NOW_MS + 1234)
     batch = reader(bytes(data))
@@ -126,7 +126,7 @@ def test_append_time_is_what_they_see(reader: Any) -> None:
 
 
 @pytest.mark.parametrize(("commit", "expected"), [(True, COMMIT_MARKER), (False, ABORT_MARKER)])
-def test_markers_are_what_they_expect(commit: bool, expected: ControlRecord) -> None:
+def test_other_clients_read_our_markers(commit: bool, expected: ControlRecord) -> None:
     data = build_marker(Marker(commit, 4), producer_id=8, producer_epoch=1, timestamp=NOW_MS)
     batch: Any = AiokafkaBatch(data)
     assert batch.is_control_batch
@@ -137,7 +137,7 @@ def test_markers_are_what_they_expect(commit: bool, expected: ControlRecord) -> 
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_their_old_messages_are_refused(magic: int) -> None:
+def test_old_messages_of_other_clients_are_refused(magic: int) -> None:
     builder: Any = LegacyRecordBatchBuilder(magic=magic, compression_type=0, batch_size=10_000)
     builder.append(0, timestamp=NOW_MS if magic else None, key=b"k", value=b"v" * 40)
     with pytest.raises(KafkaError) as caught:
@@ -145,7 +145,7 @@ def test_their_old_messages_are_refused(magic: int) -> None:
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_their_header_is_ours() -> None:
+def test_headers_are_equal_to_those_of_other_clients() -> None:
     data = build_batch(RECORDS, base_offset=50, leader_epoch=6, compression=1)
     batch: Any = KafkaPythonBatch(data)
     header = read_header(data)

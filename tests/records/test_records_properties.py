@@ -1,4 +1,4 @@
-"""Properties: what is built is read, what is damaged is refused, and nothing else ever happens."""
+"""Properties: built batches are read, damaged ones refused, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.errors import KafkaError
-from ottla.records.batch import Origin, build_batch, check_batches, read_header
+from ottla.records.batch import AppendOrigin, build_batch, check_batches, read_header
 from ottla.records.compression import decompress
 from ottla.records.control import read_marker
 from ottla.records.record import (
@@ -32,9 +32,9 @@ codecs = st.integers(0, 4)
 
 
 @given(some_records, codecs, st.integers(0, 2**62))
-def test_what_is_built_is_read(records: list[Record], codec: int, base_offset: int) -> None:
+def test_built_batches_are_read(records: list[Record], codec: int, base_offset: int) -> None:
     data = build_batch(records, compression=codec, base_offset=base_offset)
-    [header] = check_batches(data, batch_size_max=SIZE_MAX, origin=Origin.LEADER)
+    [header] = check_batches(data, batch_size_max=SIZE_MAX, origin=AppendOrigin.LEADER)
     for offset, record in enumerate(records, base_offset):
         record.offset = offset
     assert read_records(data, header) == records
@@ -49,7 +49,7 @@ def test_any_flipped_bit_under_the_checksum_is_refused(
     batch = bytearray(build_batch(records, compression=codec))
     position = data.draw(st.integers(17, len(batch) - 1))
     batch[position] ^= 1 << data.draw(st.integers(0, 7))
-    for origin in Origin:
+    for origin in AppendOrigin:
         assert _refuses(bytes(batch), origin)
 
 
@@ -57,13 +57,13 @@ def test_any_flipped_bit_under_the_checksum_is_refused(
 def test_any_truncation_is_refused(records: list[Record], codec: int, data: st.DataObject) -> None:
     batch = build_batch(records, compression=codec)
     cut = batch[: data.draw(st.integers(0, len(batch) - 1))]
-    assert _refuses(cut, Origin.CLIENT)
-    assert _refuses(cut, Origin.COORDINATOR)
-    assert check_batches(cut, batch_size_max=SIZE_MAX, origin=Origin.LEADER) == []
+    assert _refuses(cut, AppendOrigin.CLIENT)
+    assert _refuses(cut, AppendOrigin.COORDINATOR)
+    assert check_batches(cut, batch_size_max=SIZE_MAX, origin=AppendOrigin.LEADER) == []
 
 
-@given(st.binary(max_size=300), st.sampled_from(Origin))
-def test_random_bytes_give_nothing_but_kafka_errors(data: bytes, origin: Origin) -> None:
+@given(st.binary(max_size=300), st.sampled_from(AppendOrigin))
+def test_random_bytes_raise_only_kafka_errors(data: bytes, origin: AppendOrigin) -> None:
     with contextlib.suppress(KafkaError):
         check_batches(data, batch_size_max=SIZE_MAX, origin=origin)
     with contextlib.suppress(KafkaError):
@@ -71,10 +71,10 @@ def test_random_bytes_give_nothing_but_kafka_errors(data: bytes, origin: Origin)
 
 
 @given(some_records, codecs, st.data())
-def test_damage_that_the_checksum_would_have_found_gives_kafka_errors_too(
+def test_damage_behind_a_valid_checksum_raises_only_kafka_errors(
     records: list[Record], codec: int, data: st.DataObject
 ) -> None:
-    """Readers that skip the check (a bad disk, a bug of ours) must not fall over."""
+    """Readers that skip the checksum (a bad disk, a bug) must not crash."""
     batch = bytearray(build_batch(records, compression=codec))
     for _ in range(data.draw(st.integers(1, 4))):
         batch[data.draw(st.integers(21, len(batch) - 1))] = data.draw(st.integers(0, 255))
@@ -95,13 +95,13 @@ def test_random_bytes_unpack_or_are_refused(codec: int, data: bytes, start: byte
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=3))
 @settings(max_examples=300)
-def test_varlongs_come_back(number: int, before: bytes) -> None:
+def test_varlongs_survive_a_round_trip(number: int, before: bytes) -> None:
     out = bytearray(before)
     write_varint(out, number)
     assert read_varlong(bytes(out), len(before)) == (number, len(out))
 
 
-def _refuses(data: bytes, origin: Origin) -> bool:
+def _refuses(data: bytes, origin: AppendOrigin) -> bool:
     try:
         return check_batches(data, batch_size_max=SIZE_MAX, origin=origin) == []
     except KafkaError:

@@ -1,4 +1,4 @@
-"""Frames of records: the quick walk finds what the records themselves say."""
+"""Schema frames: the quick scan finds the same as decoding the records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import build_batch, read_header
 from ottla.records.record import Record, parse_records, read_payload, write_records
-from ottla.records.schema_frames import distinct_frames, frames_of
+from ottla.records.schema_frames import distinct_schema_frames, frames_of
 from ottla.schemas.framing import with_guid, with_id
 
 GUIDS = [f"00000000-0000-0000-0000-{n:012x}" for n in range(3)]  # alike in their first bytes
@@ -56,10 +56,16 @@ def test_the_walk_finds_the_frames_of_every_record(seed: int) -> None:
     pairs = [frames_of(record) for record in parse_records(payload, header)]
     keys = {key for key, _ in pairs if key is not None}
     values = {value for _, value in pairs if value is not None}
-    found = distinct_frames(payload, header.record_count, keys=True, values=True)
+    found = distinct_schema_frames(payload, header.record_count, keys=True, values=True)
     assert found == (keys, values)
-    assert distinct_frames(payload, header.record_count, keys=False, values=True) == (set(), values)
-    assert distinct_frames(payload, header.record_count, keys=True, values=False) == (keys, set())
+    assert distinct_schema_frames(payload, header.record_count, keys=False, values=True) == (
+        set(),
+        values,
+    )
+    assert distinct_schema_frames(payload, header.record_count, keys=True, values=False) == (
+        keys,
+        set(),
+    )
 
 
 def test_the_last_header_with_an_id_counts_and_a_null_has_none() -> None:
@@ -68,14 +74,14 @@ def test_the_last_header_with_an_id_counts_and_a_null_has_none() -> None:
         Record(timestamp=1, key=b"k", value=b"bare", headers=[first, last, (last[0], None)]),
         Record(timestamp=1, key=b"k", value=None, headers=[first]),
     ]
-    assert [frames_of(each) for each in records] == [(b"k", with_id(7, b"")), (b"k", None)]
+    assert [frames_of(record) for record in records] == [(b"k", with_id(7, b"")), (b"k", None)]
     payload = write_records(records, [0, 1], 1)
-    assert distinct_frames(payload, 2, keys=True, values=True) == ({b"k"}, {with_id(7, b"")})
+    assert distinct_schema_frames(payload, 2, keys=True, values=True) == ({b"k"}, {with_id(7, b"")})
 
 
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("seed", range(200))
-def test_broken_payloads_are_refused_or_read_never_more(seed: int, named: bool) -> None:
+def test_broken_payloads_are_refused_or_read(seed: int, named: bool) -> None:
     chance = random.Random(seed)
     headers = [[("__value_schema_id", with_id(n, b""))] if named else [] for n in range(9)]
     records = [Record(timestamp=1, value=with_id(n, b"x"), headers=headers[n]) for n in range(9)]
@@ -85,7 +91,7 @@ def test_broken_payloads_are_refused_or_read_never_more(seed: int, named: bool) 
     cut = bytes(whole[: chance.choice((len(whole), chance.randrange(len(whole))))])
     code = ErrorCode.INVALID_RECORD
     try:
-        distinct_frames(cut, 9, keys=True, values=True)
+        distinct_schema_frames(cut, 9, keys=True, values=True)
     except KafkaError as error:
         code = error.code
     assert code == ErrorCode.INVALID_RECORD

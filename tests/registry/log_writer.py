@@ -2,7 +2,7 @@
 
     python log_writer.py <bootstrap> <seed> <file>
 
-The file gets a line for each append that was answered. Ids count from 1 over all subjects, versions
+The file gets a line for each acknowledged append. Ids count from 1 over all subjects, versions
 within a subject: the smallest state in which two writers could collide.
 """
 

@@ -1,4 +1,4 @@
-"""States for tests: what decisions write is applied at once, without a topic."""
+"""Registry states for tests: decisions apply at once, without a topic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 from ottla.records.record import Record
 from ottla.registry.decisions.look_up_same import look_up_same
 from ottla.registry.decisions.register import SchemaRegistration, decide_register
-from ottla.registry.parsed_schemas import ParsedSchemas
+from ottla.registry.parsed_schema_cache import ParsedSchemaCache
 from ottla.registry.registry_change import RegistryChange
 from ottla.registry.schema_request import read_schema_request
 from ottla.registry.state import RegistryState
@@ -31,7 +31,7 @@ class MemoryRegistry:
 
     def __init__(self) -> None:
         self.state = RegistryState()
-        self.schemas = ParsedSchemas()
+        self.schemas = ParsedSchemaCache()
         self.log: list[Record] = []
 
     def write(self, decide: Callable[[RegistryState], RegistryChange[T]]) -> T:
@@ -44,13 +44,13 @@ class MemoryRegistry:
 
     def register(self, subject: str, text: str, **fields: object) -> StoredSchema:
         request = read_schema_request({"schema": text, **fields})
-        wish = SchemaRegistration(subject, request)
-        return self.write(lambda state: decide_register(state, self.schemas, wish))
+        desired = SchemaRegistration(subject, request)
+        return self.write(lambda state: decide_register(state, self.schemas, desired))
 
     def look_up(self, subject: str, text: str, **fields: object) -> StoredSchema | None:
         request = read_schema_request({"schema": text, **fields})
-        wish = SchemaRegistration(subject, request)
-        return look_up_same(self.state, self.schemas, wish, deleted=False)
+        desired = SchemaRegistration(subject, request)
+        return look_up_same(self.state, self.schemas, desired, deleted=False)
 
     def replayed(self) -> RegistryState:
         state = RegistryState()
@@ -62,6 +62,6 @@ class MemoryRegistry:
         """A state that sees only the last record of each key."""
         last = {record.key: record for record in self.log}
         state = RegistryState()
-        for record in sorted(last.values(), key=lambda each: each.offset):
+        for record in sorted(last.values(), key=lambda newest: newest.offset):
             state.apply(record)
         return state

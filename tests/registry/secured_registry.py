@@ -62,8 +62,8 @@ class SecuredRegistry:
         return RestAnswer(answer.status, json.loads(raw) if raw.startswith(("{", "[")) else raw)
 
     def allow(self, *acls: Acl) -> None:
-        """These rules and no others; on return the registry knows them."""
-        records = [acl_record(each) for each in acls]
+        """Sets exactly these rules; returns when the registry has them."""
+        records = [acl_record(acl) for acl in acls]
         self.rules._write(
             lambda state: RegistryChange(
                 None, [*decide_deletion(state, AclFilter()).records, *records]
@@ -103,7 +103,7 @@ def rule(
 
 
 def rules(operations: Iterable[AclOperation], name: str = "*") -> list[Acl]:
-    return [rule(each, name) for each in operations]
+    return [rule(operation, name) for operation in operations]
 
 
 def access_properties(folder: Path, servers: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ def test_the_same_schema_has_one_id_and_one_version(memory: MemoryRegistry) -> N
     assert len(memory.log) == 2
 
 
-def test_a_text_is_found_as_it_is_stored_also_in_another_registrys_notation(
+def test_a_schema_is_found_in_its_stored_and_in_confluents_notation(
     memory: MemoryRegistry,
 ) -> None:
     theirs = INT.replace(":", ": ")  # as Karapace has written it
@@ -38,13 +38,13 @@ def test_a_text_is_found_as_it_is_stored_also_in_another_registrys_notation(
         stored = StoredSchema("a", version, version + 1, theirs, references=refers)
         memory.write(lambda _, it=stored: RegistryChange(None, [schema_record(it)]))
     for version, refers in ((1, []), (2, references)):
-        found = memory.look_up("a", theirs, references=[each.fields() for each in refers])
+        found = memory.look_up("a", theirs, references=[reference.fields() for reference in refers])
         assert found is not None
         assert found.version == version
     assert memory.look_up("a", theirs, metadata={"properties": {"a": "b"}}) is None
 
 
-def test_a_version_that_avro_would_refuse_today_can_be_followed(memory: MemoryRegistry) -> None:
+def test_an_invalid_old_version_can_be_followed(memory: MemoryRegistry) -> None:
     """Older registries took names with a dash, and defaults of another type."""
     theirs = INT.replace('"name":"a","type":"int"', '"name":"a-b","type":"int","default":"x"')
     stored = StoredSchema("a", 1, 1, theirs)
@@ -69,7 +69,7 @@ def test_an_incompatible_schema_is_refused_unless_the_level_is_none(
     assert memory.register("a", INT_AND_MORE).version == 2
 
 
-def test_versions_go_on_after_a_soft_delete_and_start_again_after_a_hard_one(
+def test_versions_continue_after_a_soft_delete_and_restart_after_a_hard_one(
     memory: MemoryRegistry,
 ) -> None:
     memory.register("a", INT)
@@ -81,7 +81,7 @@ def test_versions_go_on_after_a_soft_delete_and_start_again_after_a_hard_one(
     assert memory.register("a", INT).version == 1
 
 
-def test_a_soft_deleted_version_that_comes_again_is_replaced(memory: MemoryRegistry) -> None:
+def test_a_soft_deleted_version_that_returns_is_replaced(memory: MemoryRegistry) -> None:
     memory.register("a", INT)
     memory.write(lambda state: decide_subject_removal(state, "a", permanent=False))
     back = memory.register("a", INT)
@@ -89,7 +89,7 @@ def test_a_soft_deleted_version_that_comes_again_is_replaced(memory: MemoryRegis
     assert list(memory.state.subjects["a"]) == [2]
 
 
-def test_ids_of_contexts_count_by_themselves(memory: MemoryRegistry) -> None:
+def test_each_context_counts_its_own_ids(memory: MemoryRegistry) -> None:
     memory.register("a", INT)
     assert memory.register(":.c:a", INT_AND_DEFAULT).id == 1
     assert memory.register("a", INT_AND_DEFAULT).id == 2
@@ -151,7 +151,7 @@ def test_references_must_exist_and_keep_what_they_name_from_deletion(
     assert list(memory.state.subjects) == []
 
 
-def test_versions_of_one_subject_go_together_though_they_refer_to_each_other(
+def test_versions_that_refer_to_each_other_are_deleted_together(
     memory: MemoryRegistry,
 ) -> None:
     user = '{"type":"record","name":"User","fields":[{"name":"r","type":"R"}]}'
@@ -227,7 +227,7 @@ def test_replay_and_compaction_give_the_same_state(memory: MemoryRegistry) -> No
     assert memory.state.configs == memory.compacted().configs == {}
 
 
-def test_a_global_override_counts_for_a_subject_with_a_mode_of_its_own(
+def test_a_global_override_applies_to_a_subject_with_its_own_mode(
     memory: MemoryRegistry,
 ) -> None:
     memory.write(lambda state: decide_mode(state, "a", "READWRITE", force=False))
@@ -237,7 +237,7 @@ def test_a_global_override_counts_for_a_subject_with_a_mode_of_its_own(
     assert refused.value.code == 42205
 
 
-def test_a_reserved_field_may_not_be_used_nor_given_up(memory: MemoryRegistry) -> None:
+def test_a_reserved_field_may_be_neither_used_nor_released(memory: MemoryRegistry) -> None:
     memory.write(lambda state: decide_config(state, None, {"validateFields": True}))
     with pytest.raises(RegistryError, match="conflicts with the reserved field a"):
         memory.register("a", INT, metadata={"properties": {"confluent:reserved": "z, a"}})

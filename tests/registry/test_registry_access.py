@@ -1,4 +1,4 @@
-"""Access to the registry's REST: logins, roles, TLS; and a broker that wants a login."""
+"""Access to the registry's REST: logins, roles, TLS; and a broker with authentication."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from registry_records import INT
 
 from ottla.errors import KafkaError
-from ottla.registry.rest.access import needs
+from ottla.registry.rest.access import right_of
 from ottla.registry.settings import settings_of
 from ottla.rest.guard import Right
 from ottla.testing import LocalCluster
@@ -84,8 +84,8 @@ def test_a_login_and_a_role_are_needed_over_tls(tmp_path: Path) -> None:
         ("DELETE", "/subjects/s", Right.CHANGE),
     ],
 )
-def test_what_a_path_needs(method: str, path: str, right: Right) -> None:
-    assert needs(method, path) is right
+def test_each_path_needs_its_permission(method: str, path: str, right: Right) -> None:
+    assert right_of(method, path) is right
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_what_a_path_needs(method: str, path: str, right: Right) -> None:
         {"authentication.method": "BASIC"},
     ],
 )
-def test_settings_that_can_not_be_had_are_refused(wrong: dict[str, str]) -> None:
+def test_impossible_settings_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(KafkaError):
         settings_of(wrong, {})

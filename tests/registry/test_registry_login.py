@@ -1,5 +1,5 @@
 """The registry's own login to a closed broker, with exactly the ACLs that docs/registry.md names,
-and bearer tokens at its door."""
+and bearer tokens of its clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def acls(without: tuple[str, AclOperation] | None = None) -> list[Acl]:
     ]
 
 
-def test_over_sasl_ssl_with_the_documented_acls_and_not_with_fewer(tmp_path: Path) -> None:
+def test_the_documented_acls_are_necessary_and_sufficient_over_sasl_ssl(tmp_path: Path) -> None:
     users = {"admin": "admin-secret", "registry": "registry-secret"}
     authorizer = {"authorizer.class.name": STANDARD, "super.users": "User:admin;User:broker"}
     with LocalCluster(security="sasl_ssl", users=users, config=authorizer) as cluster:
@@ -78,7 +78,7 @@ def test_over_sasl_ssl_with_the_documented_acls_and_not_with_fewer(tmp_path: Pat
                 registry.close()
 
 
-def test_bearer_tokens_are_users_with_rights(tmp_path: Path) -> None:
+def test_bearer_tokens_authenticate_users_with_permissions(tmp_path: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [public | {"kid": "k"}]}))
@@ -120,6 +120,8 @@ def test_bearer_tokens_are_users_with_rights(tmp_path: Path) -> None:
         {"authorizer.class.name": "", "resource.extension.class": "io.confluent.Security"},
     ],
 )
-def test_less_than_was_asked_for_stops_the_start(tmp_path: Path, wrong: dict[str, str]) -> None:
+def test_an_unavailable_security_setting_prevents_the_start(
+    tmp_path: Path, wrong: dict[str, str]
+) -> None:
     with pytest.raises(KafkaError):
         settings_of(access_properties(tmp_path, "localhost:1") | wrong, {})

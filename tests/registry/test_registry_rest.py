@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from registry_records import INT, INT_AND_DEFAULT, INT_AND_MORE
 
-from ottla.registry.schema_registry import SchemaRegistry
+from ottla.registry.kafka_schema_registry import KafkaSchemaRegistry
 from ottla.registry.server import RegistryServer
 from ottla.testing import LocalCluster
 
@@ -97,7 +97,7 @@ def test_compatibility_is_checked_without_registering(rest: RestClient) -> None:
     found = rest.call("POST", f"{path}?verbose=true", {"schema": INT_AND_MORE})[1]
     assert found["is_compatible"] is False
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in found["messages"][0]
-    assert any("oldSchemaVersion: 1" in each for each in found["messages"])
+    assert any("oldSchemaVersion: 1" in entry for entry in found["messages"])
     assert rest.call("POST", "/compatibility/subjects/new/versions/latest", {"schema": INT})[1] == {
         "is_compatible": True
     }
@@ -105,7 +105,7 @@ def test_compatibility_is_checked_without_registering(rest: RestClient) -> None:
     assert rest.call("GET", "/subjects/check/versions") == (200, [1])
 
 
-def test_a_context_has_subjects_and_settings_of_its_own(rest: RestClient) -> None:
+def test_a_context_has_its_own_subjects_and_settings(rest: RestClient) -> None:
     assert rest.call("POST", "/contexts/.sales/subjects/a/versions", {"schema": INT})[1]["id"] == 1
     assert rest.call("GET", "/contexts/sales/subjects")[1] == [":.sales:a"]
     assert ".sales" in rest.call("GET", "/contexts")[1]
@@ -127,7 +127,7 @@ def test_a_subject_may_hold_a_slash(rest: RestClient) -> None:
 def test_instances_know_at_once_what_another_one_wrote(
     cluster: LocalCluster, rest: RestClient
 ) -> None:
-    registry = SchemaRegistry(cluster.bootstrap_servers)
+    registry = KafkaSchemaRegistry(cluster.bootstrap_servers)
     with RegistryServer(registry, port=0) as second:
         other = RestClient(second.url)
         for number in range(5):
@@ -136,11 +136,11 @@ def test_instances_know_at_once_what_another_one_wrote(
             assert reader.call("GET", f"/subjects/both-{number}/versions") == (200, [1])
 
 
-def test_a_restarted_registry_has_it_all(cluster: LocalCluster, rest: RestClient) -> None:
+def test_a_restarted_registry_keeps_everything(cluster: LocalCluster, rest: RestClient) -> None:
     rest.register("kept", INT)
     rest.call("PUT", "/config/kept", {"compatibility": "FULL"})
     before = rest.call("GET", "/subjects/kept/versions/latest")[1]
-    with RegistryServer(SchemaRegistry(cluster.bootstrap_servers), port=0) as again:
+    with RegistryServer(KafkaSchemaRegistry(cluster.bootstrap_servers), port=0) as again:
         client = RestClient(again.url)
         assert client.call("GET", "/subjects/kept/versions/latest")[1] == before
         assert client.call("GET", "/config/kept")[1] == {"compatibilityLevel": "FULL"}

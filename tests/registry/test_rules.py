@@ -1,4 +1,4 @@
-"""Rule sets: checked at registration and in configs, merged in three layers."""
+"""Rule sets: validated at registration and in configs, merged in three layers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_default_and_override_rules_are_merged_by_name(memory: MemoryRegistry) -
     memory.write(lambda state: decide_config(state, "a", body))
     stored = memory.register("a", INT, ruleSet=rules(b="2", c="2"))
     assert stored.rule_set is not None
-    found = [(each["name"], each["expr"]) for each in stored.rule_set["domainRules"]]
+    found = [(entry["name"], entry["expr"]) for entry in stored.rule_set["domainRules"]]
     assert found == [("a", "1"), ("b", "2"), ("c", "3"), ("d", "3")]
 
 
@@ -109,5 +109,5 @@ def test_rules_are_merged_and_removed_in_a_new_version_that_says_its_number(
     assert (added.version, added.metadata) == (2, {"properties": {"confluent:version": "2"}})
     removed = tagged(rulesToRemove=["r"])
     assert removed.rule_set is not None
-    assert [each["name"] for each in removed.rule_set["domainRules"]] == ["s"]
+    assert [entry["name"] for entry in removed.rule_set["domainRules"]] == ["s"]
     assert tagged().version == removed.version == 3

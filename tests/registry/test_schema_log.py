@@ -45,7 +45,7 @@ def test_two_instances_write_in_turn_and_at_once(bootstrap: str) -> None:
             first = one.state.last_id
             turns = [await write(log, "turn") for log in (one, two, one, two)]
             assert turns == list(range(first + 1, first + 5))
-            # The same bytes from both: one batch, and it is the answer to both.
+            # The same bytes from both: one batch, which answers both.
             at_once = await asyncio.gather(
                 *(
                     write(log, f"{number}-{count}")

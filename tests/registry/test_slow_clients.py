@@ -1,4 +1,4 @@
-"""What a stranger can hold: headers without an end, a request that never comes, half a body."""
+"""Limits for slow clients: endless headers, a missing request, half a body."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.registry.http_protocol import BoundedHttpProtocol
-from ottla.registry.schema_registry import SchemaRegistry
+from ottla.registry.kafka_schema_registry import KafkaSchemaRegistry
 from ottla.registry.server import RegistryServer
 from ottla.testing import LocalCluster
 
@@ -19,12 +19,12 @@ HEAD = b"DELETE /subjects/s HTTP/1.1\r\nHost: x\r\n"
 def port() -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch, LocalCluster() as cluster:
         patch.setattr(BoundedHttpProtocol, "request_s_max", 0.5)
-        with RegistryServer(SchemaRegistry(cluster.bootstrap_servers), port=0) as server:
+        with RegistryServer(KafkaSchemaRegistry(cluster.bootstrap_servers), port=0) as server:
             yield server.port
 
 
 def conversation(port: int, *parts: bytes) -> bytes:
-    """All that the server says until it hangs up."""
+    """All bytes until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as there:
         said = b""
         try:
@@ -57,6 +57,6 @@ def test_a_body_has_a_limit_and_the_registry_serves_on(
     head += b"Content-Length: 33554432\r\n\r\n"
     said = conversation(port, head, *[b" " * 65536] * 512)
     assert b"42209" in said or not said
-    monkeypatch.setattr(BoundedHttpProtocol, "request_s_max", 60)  # a busy machine is no client
+    monkeypatch.setattr(BoundedHttpProtocol, "request_s_max", 60)  # a busy machine is not a client
     quick = b"GET /subjects HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     assert conversation(port, quick).endswith(b"[]")

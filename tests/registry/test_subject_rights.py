@@ -25,7 +25,7 @@ OF_REGISTRY = (OP.DELETE, OP.DESCRIBE_CONFIGS, OP.ALTER_CONFIGS)
 IMPLY = {OP.DESCRIBE: {OP.READ, OP.WRITE, OP.DELETE}, OP.DESCRIBE_CONFIGS: {OP.ALTER_CONFIGS}}
 BODY = {"schema": INT}
 LEVEL = {"compatibility": "NONE"}
-ABSENT = "absent-value"  # so that nothing is changed where a change is allowed
+ABSENT = "absent-value"  # so that permitted changes change nothing
 
 NEEDED: list[tuple[str, str, Any, AclOperation]] = [
     ("POST", f"/subjects/{SUBJECT}", BODY, OP.DESCRIBE),
@@ -95,7 +95,7 @@ def test_a_user_without_rights_finds_every_route_denied_or_empty(
 
 
 @pytest.mark.parametrize("operation", OF_SUBJECT, ids=lambda operation: operation.name)
-def test_each_right_on_a_subject_allows_what_it_names_and_no_more(
+def test_each_permission_on_a_subject_allows_exactly_its_operations(
     registry: SecuredRegistry, operation: AclOperation
 ) -> None:
     registry.allow(rule(operation))
@@ -107,7 +107,7 @@ def test_each_right_on_a_subject_allows_what_it_names_and_no_more(
 
 
 @pytest.mark.parametrize("missing", OF_SUBJECT, ids=lambda operation: operation.name)
-def test_each_right_on_a_subject_is_missed(
+def test_each_missing_permission_on_a_subject_is_noticed(
     registry: SecuredRegistry, missing: AclOperation
 ) -> None:
     others = set(OF_SUBJECT) - {missing} - IMPLY.get(missing, set())
@@ -118,7 +118,9 @@ def test_each_right_on_a_subject_is_missed(
 
 
 @pytest.mark.parametrize("operation", OF_REGISTRY, ids=lambda operation: operation.name)
-def test_each_right_on_the_registry(registry: SecuredRegistry, operation: AclOperation) -> None:
+def test_each_permission_on_the_registry_is_checked(
+    registry: SecuredRegistry, operation: AclOperation
+) -> None:
     registry.allow(rule(operation, "registry"), *rules(OF_SUBJECT, ABSENT))
     for method, path, body, wanted in NEEDED_OF_REGISTRY:
         allowed = operation in {wanted, *IMPLY.get(wanted, ())}
@@ -162,7 +164,7 @@ def test_a_guid_is_found_by_those_who_may_read_it(registry: SecuredRegistry) -> 
 
 
 def test_another_context_is_not_reached_by_the_name_alone(registry: SecuredRegistry) -> None:
-    """A subject that names no context is looked for in all of them."""
+    """A subject without a context is looked up in all of them."""
     path = "/subjects/secret/versions/1"
     assert registry.ask("ann", "GET", path).body["subject"] == ":.sales:secret"
     registry.allow(rule(OP.READ, "secret"))
@@ -173,10 +175,10 @@ def test_another_context_is_not_reached_by_the_name_alone(registry: SecuredRegis
     assert registry.ask("bob", "POST", "/subjects/secret", BODY).status == 200
 
 
-def test_what_a_request_reaches_beyond_its_subject(registry: SecuredRegistry) -> None:
+def test_a_request_may_reach_other_subjects(registry: SecuredRegistry) -> None:
     ask = registry.ask
     mine = ("mine-value", "nick-value")
-    registry.allow(*(each for name in mine for each in rules((OP.READ, OP.WRITE), name)))
+    registry.allow(*(entry for name in mine for entry in rules((OP.READ, OP.WRITE), name)))
     refers = {
         "schema": '{"type":"record","name":"Holder","fields":[{"name":"r","type":"R"}]}',
         "references": [{"name": "R", "subject": SUBJECT, "version": 1}],
@@ -199,7 +201,7 @@ def test_what_a_request_reaches_beyond_its_subject(registry: SecuredRegistry) ->
     assert ask("bob", "POST", forced, {"schema": INT_AND_DEFAULT}).status == 200
 
 
-def test_a_rule_that_can_not_be_read_denies_everything(registry: SecuredRegistry) -> None:
+def test_an_unreadable_rule_denies_everything(registry: SecuredRegistry) -> None:
     from ottla.client import Producer
 
     registry.allow(rule(OP.READ))
@@ -225,13 +227,15 @@ def test_ottla_acls_adds_lists_explains_and_removes(
     assert ottla(["acls", "add", "bob", "CREATE", "subject:orders-*", *servers]) == 1
     capsys.readouterr()
     assert ottla(["acls", "list", "--json", *servers]) == 0
-    found = [(each["operation"], each["resource"]) for each in json.loads(capsys.readouterr().out)]
+    found = [
+        (entry["operation"], entry["resource"]) for entry in json.loads(capsys.readouterr().out)
+    ]
     assert found == [("READ", "subject:orders-*"), ("ALTER_CONFIGS", "registry")]
     why = ["acls", "why", "bob", "DESCRIBE"]
     assert ottla([*why, "subject:orders-value", *servers]) == 0
     assert "ALLOW User:bob from * READ on SUBJECT PREFIXED orders-" in capsys.readouterr().out
     assert ottla([*why, "subject:bills-value", *servers]) == 1
-    assert "no rule allows it; --registry-config" in capsys.readouterr().out
+    assert "no ACL allows it; --registry-config" in capsys.readouterr().out
     config = tmp_path / "registry.properties"
     config.write_text("super.users=User:ann;User:bob\n")
     ours = ["--registry-config", str(config), *servers]

@@ -14,7 +14,7 @@ from ottla.registry.topic_records import (
 )
 
 
-def test_a_schema_of_avro_has_no_type() -> None:
+def test_an_avro_schema_record_has_no_type() -> None:
     key, value = schema_record(StoredSchema("t-value", 1, 7, '"int"'))
     assert key == b'{"keytype":"SCHEMA","subject":"t-value","version":1,"magic":1}'
     assert value == (

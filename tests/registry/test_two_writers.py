@@ -47,7 +47,7 @@ def check_killed_writers(bootstrap: str, directory: Path) -> None:
     try:
         for count in range(1, KILLS + 1):
             wait_for_answers(answers, lines(answers) + chance.randint(*ANSWERS_BETWEEN_KILLS))
-            time.sleep(chance.random() * 0.05)  # somewhere within an append, or a start
+            time.sleep(chance.random() * 0.05)  # during an append, or a start
             place = chance.randrange(WRITERS)
             writers[place].kill()
             writers[place].wait()
@@ -62,21 +62,21 @@ def check_killed_writers(bootstrap: str, directory: Path) -> None:
 
 def check_log(bootstrap: str, answered: list[dict[str, object]]) -> None:
     found = schemas_of(bootstrap)
-    assert [each["id"] for each in found] == list(range(1, len(found) + 1))
+    assert [entry["id"] for entry in found] == list(range(1, len(found) + 1))
     counts: Counter[object] = Counter()
-    for each in found:
-        counts[each["subject"]] += 1
-        assert each["version"] == counts[each["subject"]]
-    by_id = {each["id"]: each for each in found}
+    for entry in found:
+        counts[entry["subject"]] += 1
+        assert entry["version"] == counts[entry["subject"]]
+    by_id = {entry["id"]: entry for entry in found}
     assert len(answered) > 50
-    for each in answered:
-        assert by_id[each["id"]] == each
-    writers = {str(each["schema"]).partition("-")[0] for each in answered}
+    for entry in answered:
+        assert by_id[entry["id"]] == entry
+    writers = {str(entry["schema"]).partition("-")[0] for entry in answered}
     assert len(writers) == WRITERS, "only one writer was ever answered"
 
 
 def schemas_of(bootstrap: str) -> list[dict[str, object]]:
-    """By a client that others wrote; from the first record to the end."""
+    """All records, read by confluent-kafka."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check"})
     partition = TopicPartition("_schemas", 0, 0)
     _, end = consumer.get_watermark_offsets(partition, timeout=WAIT_S_MAX)

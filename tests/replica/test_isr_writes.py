@@ -1,4 +1,4 @@
-"""In-sync sets on their way into the store: by version, and only with the lives that caught up."""
+"""ISR changes on their way to the store: by version, and only with broker epochs that caught up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from test_roles import LIVE, fetch, held, state
 
 from ottla.cluster import layout
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.store import Put, Write
 from ottla.replica.isr_writes import IsrWrites
 from ottla.replica.partition import Partition
@@ -21,7 +21,7 @@ KEY = layout.state_key("t", 0)
 
 
 async def made(isr: tuple[int, ...]) -> tuple[EmbeddedStore, IsrWrites, Partition]:
-    """A partition led by 1, as the store has it; brokers have lived as often as LIVE says."""
+    """A partition led by 1, as in the store; LIVE has the broker epochs."""
     store = EmbeddedStore(None)
     await store.create(KEY, layout.dump_state(1, 1, isr, 0))
     for broker_id, epoch in LIVE.items():
@@ -29,8 +29,8 @@ async def made(isr: tuple[int, ...]) -> tuple[EmbeddedStore, IsrWrites, Partitio
         await store.create(key, layout.dump(1))
         for version in range(epoch - 1):
             await store.commit([Put(key, layout.dump(version + 2), version)])
-        await store.hold(layout.broker_key(broker_id), b"{}")
-    return store, IsrWrites(store, Metadata(store)), held(state(isr=isr))
+        await store.create_ephemeral(layout.broker_key(broker_id), b"{}")
+    return store, IsrWrites(store, MetadataCache(store)), held(state(isr=isr))
 
 
 async def stored(store: EmbeddedStore) -> list[int]:
@@ -41,7 +41,7 @@ async def stored(store: EmbeddedStore) -> list[int]:
 
 
 def counted(commit: Commit, sizes: list[int]) -> Commit:
-    """Writes down how much was written with each commit."""
+    """Records the number of partitions in each commit."""
 
     async def count(writes: Sequence[Write]) -> Sequence[int]:
         sizes.append(len(writes))
@@ -56,15 +56,15 @@ def test_a_follower_that_caught_up_joins() -> None:
         fetch(partition, 2, 0)
         joining = fetch(partition, 3, 0)
         assert joining == (1, 2, 3)
-        writes.want(partition, joining)
+        writes.submit(partition, joining)
         await asyncio.sleep(0)
         assert await stored(store) == [1, 2, 3]
 
     asyncio.run(run())
 
 
-def test_a_follower_that_has_died_since_does_not_join() -> None:
-    """Its next life may have lost what this one had, and has looked already which sets to leave."""
+def test_a_follower_that_died_meanwhile_does_not_join() -> None:
+    """Its next incarnation may lack records, and has already left its ISRs."""
 
     async def run() -> None:
         store, writes, partition = await made((1, 2))
@@ -73,7 +73,7 @@ def test_a_follower_that_has_died_since_does_not_join() -> None:
         assert joining is not None
         key = layout.broker_epoch_key(3)
         await store.commit([Put(key, layout.dump(LIVE[3] + 1), LIVE[3] - 1)])
-        writes.want(partition, joining)
+        writes.submit(partition, joining)
         await asyncio.sleep(0)
         assert await stored(store) == [1, 2]
         assert partition.followers is not None
@@ -82,23 +82,23 @@ def test_a_follower_that_has_died_since_does_not_join() -> None:
     asyncio.run(run())
 
 
-def test_who_lags_leaves_whatever_life_it_has() -> None:
+def test_a_lagging_follower_leaves_whichever_incarnation_it_is() -> None:
     async def run() -> None:
         store, writes, partition = await made((1, 2, 3))
         key = layout.broker_epoch_key(3)
         await store.commit([Put(key, layout.dump(LIVE[3] + 1), LIVE[3] - 1)])
-        writes.want(partition, (1, 2))
+        writes.submit(partition, (1, 2))
         await asyncio.sleep(0)
         assert await stored(store) == [1, 2]
 
     asyncio.run(run())
 
 
-def test_somebody_else_was_faster() -> None:
+def test_a_concurrent_change_wins() -> None:
     async def run() -> None:
         store, writes, partition = await made((1, 2, 3))
         await store.commit([Put(KEY, layout.dump_state(1, 1, (1, 3), 0), 0)])
-        writes.want(partition, (1, 2))
+        writes.submit(partition, (1, 2))
         await asyncio.sleep(0)
         assert await stored(store) == [1, 3]
         assert partition.followers is not None
@@ -119,7 +119,7 @@ def test_partitions_that_the_same_follower_joins_are_written_together() -> None:
             fetch(partition, 2, 0)
             joining = fetch(partition, 3, 0)
             assert joining is not None
-            writes.want(partition, joining)
+            writes.submit(partition, joining)
         await asyncio.sleep(0)
         assert await stored(store) == [1, 2, 3]
         assert commits == [4]  # two states, and one life (counter and registration) for both

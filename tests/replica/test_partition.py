@@ -1,4 +1,4 @@
-"""One partition: what readers see, who is woken, which epochs are known."""
+"""One partition: visible records, woken waiters, known epochs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin, build_batch, check_batches
+from ottla.records.batch import AppendOrigin, build_batch, check_batches
 from ottla.records.control import Marker, build_marker
 from ottla.records.record import Record
-from ottla.replica.partition import READ_COMMITTED, READ_UNCOMMITTED, Partition, Read
-from ottla.replica.waiting import Waiting
+from ottla.replica.partition import READ_COMMITTED, READ_UNCOMMITTED, LogReadResult, Partition
+from ottla.replica.watchers import Watchers
 from ottla.storage.log import LogConfig
 from ottla.storage.store import LogStore
 from ottla.testing.memory_files import MemoryFiles
@@ -38,11 +38,11 @@ def read(
     size_max: int = 1 << 20,
     isolation: int = READ_UNCOMMITTED,
     whole: bool = True,
-) -> Read:
+) -> LogReadResult:
     return held.read(offset, size_max=size_max, isolation=isolation, whole_first_batch=whole)
 
 
-def test_what_is_appended_is_committed_and_seen() -> None:
+def test_appended_records_are_committed_and_visible() -> None:
     held = partition()
     for number in range(3):
         assert held.append(batch(), NOW_MS).first_offset == number
@@ -54,7 +54,7 @@ def test_what_is_appended_is_committed_and_seen() -> None:
     assert found.aborted is None
 
 
-def test_a_partition_that_is_opened_again_has_its_high_watermark() -> None:
+def test_a_reopened_partition_keeps_its_high_watermark() -> None:
     held = partition()
     held.append(batch(), NOW_MS)
     again = Partition("t", 0, topic_id=TOPIC_ID, leader_epoch=0, log=held.log)
@@ -62,7 +62,7 @@ def test_a_partition_that_is_opened_again_has_its_high_watermark() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2])
-def test_without_room_and_without_a_right_to_a_batch_nothing_is_read(offset: int) -> None:
+def test_without_room_nothing_is_read(offset: int) -> None:
     files = MemoryFiles()
     held = partition(files)
     for _ in range(2):
@@ -84,9 +84,7 @@ def test_without_room_the_first_batch_is_read_whole() -> None:
 
 @pytest.mark.parametrize("size_max", [0, 1 << 20])
 @pytest.mark.parametrize("offset", [-1, 1, 5])
-def test_an_offset_that_is_not_ours_is_out_of_range_with_or_without_room(
-    offset: int, size_max: int
-) -> None:
+def test_an_unknown_offset_is_out_of_range_with_or_without_room(offset: int, size_max: int) -> None:
     held = partition()
     for _ in range(4):
         held.append(batch(), NOW_MS)
@@ -110,13 +108,13 @@ def test_readers_of_committed_records_stop_at_an_open_transaction() -> None:
     assert read(held, 1, isolation=READ_COMMITTED).records is None
     marker = build_marker(Marker(False, 0), producer_id=5, producer_epoch=0, timestamp=NOW_MS)
     view = memoryview(bytearray(marker))
-    held.log.append(view, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    held.log.append(view, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     held.append(batch(), NOW_MS)
     assert held.last_stable_offset == 5
     assert read(held, 0, isolation=READ_COMMITTED).aborted == [(5, 1)]
 
 
-def test_a_cut_read_and_an_older_segment_are_known_as_such() -> None:
+def test_cut_reads_and_older_segments_are_reported() -> None:
     held = partition()
     for _ in range(3):
         held.append(batch(), NOW_MS)
@@ -138,7 +136,7 @@ def test_epochs() -> None:
     held.append(batch(), NOW_MS)
     held.leader_epoch = 4
     assert held.epoch_end_offset(2) == (2, 1)
-    assert held.epoch_end_offset(4) == (4, 1)  # nothing was written in it yet
+    assert held.epoch_end_offset(4) == (4, 1)  # it has no records yet
     assert held.epoch_end_offset(5) == (-1, -1)
     for known, expected in (
         (-1, None),
@@ -154,7 +152,7 @@ def test_epochs() -> None:
         assert caught.value.code is expected
 
 
-def test_deleted_records_move_the_start_and_their_files_wait() -> None:
+def test_deleted_records_move_the_start_and_their_files_are_removed_later() -> None:
     held = partition()
     for _ in range(2):
         held.append(batch(), NOW_MS)
@@ -171,7 +169,7 @@ def test_deleted_records_move_the_start_and_their_files_wait() -> None:
     assert held.log.dir.take_due(NOW_MS + delay_ms)
 
 
-def test_an_append_that_fails_changes_nothing_and_wakes_nobody() -> None:
+def test_a_failed_append_changes_nothing_and_wakes_no_waiter() -> None:
     files = MemoryFiles()
     held = partition(files)
     held.append(batch(), NOW_MS)
@@ -187,9 +185,9 @@ def test_an_append_that_fails_changes_nothing_and_wakes_nobody() -> None:
     assert (held.high_watermark, woken) == (2, [len(batch())])
 
 
-def test_a_larger_batch_than_the_topic_takes_is_refused() -> None:
+def test_a_batch_above_the_topics_limit_is_refused() -> None:
     held = partition()
-    held.log.config = replace(held.log.config, max_message_bytes=100)
+    held.log.reconfigure(replace(held.log.config, max_message_bytes=100))
     with pytest.raises(KafkaError) as caught:
         held.append(batch(bytes(200)), NOW_MS)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -198,13 +196,13 @@ def test_a_larger_batch_than_the_topic_takes_is_refused() -> None:
 # Waiting
 
 
-def test_all_who_wait_are_called_in_their_order() -> None:
-    waiting = Waiting()
+def test_waiters_are_called_in_order() -> None:
+    waiting = Watchers()
     called: list[str] = []
     calls = [lambda _, name=name: called.append(name) for name in "abc"]
     for call in calls:
         waiting.add(call)
-    waiting.add(calls[0])  # once is enough
+    waiting.add(calls[0])  # a second cancel is harmless
     assert len(waiting) == 3
     waiting.wake_all()
     assert called == ["a", "b", "c"]
@@ -214,8 +212,8 @@ def test_all_who_wait_are_called_in_their_order() -> None:
     assert called == ["a", "b", "c", "a", "c"]
 
 
-def test_who_is_called_may_leave_and_others_may_come() -> None:
-    waiting = Waiting()
+def test_waiters_may_be_added_and_removed_by_callbacks() -> None:
+    waiting = Watchers()
     called: list[str] = []
 
     def leave(size: int) -> None:
@@ -233,10 +231,10 @@ def test_who_is_called_may_leave_and_others_may_come() -> None:
     assert called == ["leave", "newcomer"]
 
 
-def test_what_was_written_counts_though_the_disk_did_not_confirm_it() -> None:
+def test_written_records_count_before_the_disk_confirms_them() -> None:
     files = MemoryFiles()
     held = partition(files)
-    held.log.config = replace(held.log.config, flush_messages=1)
+    held.log.reconfigure(replace(held.log.config, flush_messages=1))
     held.append(batch(), NOW_MS)
     files.fail("sync")
     with pytest.raises(KafkaError):
@@ -261,41 +259,41 @@ def transaction(held: Partition, producer: int, *, commit: bool, size: int = 1) 
 
 
 @pytest.mark.parametrize("rolled", [False, True])
-def test_aborted_transactions_are_named_as_far_as_was_read(rolled: bool) -> None:
+def test_aborted_transactions_are_named_up_to_the_read_offset(rolled: bool) -> None:
     """The others come with the batches that they are about."""
     held = partition()
-    held.log.config = replace(held.log.config, index_interval_bytes=1)
+    held.log.reconfigure(replace(held.log.config, index_interval_bytes=1))
     for producer in range(20):
         transaction(held, producer, commit=False, size=100)
     if rolled:
         held.log.roll(NOW_MS)
         held.append(batch(), NOW_MS)
-    told: dict[int, int] = {}
+    sequences: dict[int, int] = {}
     offset = 0
     while offset < 40:
         found = read(held, offset, 500, isolation=READ_COMMITTED)
         assert found.records is not None
         assert found.aborted is not None
         data = found.records.read()
-        headers = check_batches(memoryview(data), batch_size_max=0, origin=Origin.LEADER)
+        headers = check_batches(memoryview(data), batch_size_max=0, origin=AppendOrigin.LEADER)
         end = headers[-1].next_offset
         needed = {header.producer_id for header in headers if not header.control}
         named = dict(found.aborted)
         assert needed <= set(named) | {-1}
         assert len(named) <= len(needed) + 2  # the index knows to within a batch or two
-        told |= named
+        sequences |= named
         offset = end
-    assert told == {producer: 2 * producer for producer in range(20)}
+    assert sequences == {producer: 2 * producer for producer in range(20)}
 
 
-def test_a_transaction_whose_marker_is_committed_need_not_be_remembered() -> None:
+def test_a_transaction_with_a_committed_marker_is_forgotten() -> None:
     held = partition()
     for producer in range(3):
         transaction(held, producer, commit=True)
     assert held.log.unstable_offset(0) is None
 
 
-def test_an_open_transaction_whose_records_are_deleted_holds_back_what_follows() -> None:
+def test_an_open_transaction_with_deleted_records_holds_back_later_ones() -> None:
     held = partition()
     open_ = batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     held.append(open_, NOW_MS)
@@ -305,7 +303,7 @@ def test_an_open_transaction_whose_records_are_deleted_holds_back_what_follows()
     assert (held.log.start_offset, held.last_stable_offset) == (2, 2)
 
 
-def test_undecided_records_are_not_there_for_readers_of_committed_ones() -> None:
+def test_undecided_records_are_invisible_to_read_committed() -> None:
     held = partition()
     held.append(batch(), NOW_MS)
     held.append(batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True), NOW_MS)

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.cluster.image import Config, Image, Topic
-from ottla.cluster.image import Partition as PartitionState
+from ottla.cluster.image import MetadataImage, StoredConfig, TopicImage
+from ottla.cluster.image import PartitionRegistration as PartitionState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partitions import LOGS_AT_ONCE_MAX, Partitions
 from ottla.storage.log import LogConfig
@@ -24,22 +24,24 @@ def settings(configs: Mapping[str, str]) -> LogConfig:
     return LogConfig(retention_ms=int(configs.get("retention.ms", "777")))
 
 
-def topic(name: str, count: int = 1, *, mark: int = 1, replicas: tuple[int, ...] = (US,)) -> Topic:
+def topic(
+    name: str, count: int = 1, *, mark: int = 1, replicas: tuple[int, ...] = (US,)
+) -> TopicImage:
     states = tuple(
         PartitionState(index, replicas, replicas[0], 0, replicas, 0) for index in range(count)
     )
-    return Topic(name, bytes([mark]) * 16, states, Config(), 0)
+    return TopicImage(name, bytes([mark]) * 16, states, StoredConfig(), 0)
 
 
-def image(*topics: Topic) -> Image:
-    return Image(topics={each.name: each for each in topics})
+def image(*topics: TopicImage) -> MetadataImage:
+    return MetadataImage(topics={topic.name: topic for topic in topics})
 
 
 def open_store(files: MemoryFiles, *dirs: str) -> LogStore:
     return LogStore.open(dirs or ("/a",), LogConfig(), NOW_MS, files=files)
 
 
-def follow(store: LogStore, *topics: Topic) -> Partitions:
+def follow(store: LogStore, *topics: TopicImage) -> Partitions:
     partitions = Partitions(US, store, settings)
     partitions.start(image(*topics), NOW_MS)
     return partitions
@@ -52,16 +54,16 @@ def refusal(partitions: Partitions, name: str, index: int = 0) -> ErrorCode:
 
 
 def held(partitions: Partitions) -> list[tuple[str, int]]:
-    return [(each.topic, each.index) for each in partitions]
+    return [(partition.topic, partition.index) for partition in partitions]
 
 
-def test_partitions_come_change_and_go_with_the_image() -> None:
+def test_partitions_follow_the_image() -> None:
     partitions = follow(open_store(MemoryFiles()))
     partitions.apply(image(topic("t", 2)), NOW_MS)
     first = partitions.find("t", 0)
     assert held(partitions) == [("t", 0), ("t", 1)]
     assert first.log.config.retention_ms == 777
-    grown = replace(topic("t", 3), config=Config({"retention.ms": "5"}))
+    grown = replace(topic("t", 3), config=StoredConfig({"retention.ms": "5"}))
     partitions.apply(image(grown, topic("u", mark=2)), NOW_MS)
     assert held(partitions) == [("t", 0), ("t", 1), ("t", 2), ("u", 0)]
     assert partitions.find("t", 0) is first
@@ -73,7 +75,7 @@ def test_partitions_come_change_and_go_with_the_image() -> None:
     assert partitions.of_topic("t") == {}
 
 
-def test_a_large_topic_is_made_and_deleted_in_turns() -> None:
+def test_a_large_topic_is_created_and_deleted_in_several_turns() -> None:
     store = open_store(MemoryFiles())
     partitions = follow(store)
     count = 3 * LOGS_AT_ONCE_MAX
@@ -82,7 +84,7 @@ def test_a_large_topic_is_made_and_deleted_in_turns() -> None:
     assert partitions.behind
     last = partitions.find("t", count - 1)
     assert last.leads
-    assert len(store) == LOGS_AT_ONCE_MAX + 1, "only the one that was asked for"
+    assert len(store) == LOGS_AT_ONCE_MAX + 1, "only the requested one"
     assert refusal(partitions, "t", count) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     turns = 0
     while partitions.behind:
@@ -99,8 +101,8 @@ def test_a_large_topic_is_made_and_deleted_in_turns() -> None:
     assert len(store) == 0
 
 
-def test_a_large_topic_that_comes_again_begins_anew() -> None:
-    """Its logs of old are not deleted yet, those of before that are not even made."""
+def test_a_recreated_large_topic_starts_empty() -> None:
+    """Its old logs are not deleted yet, and older ones not even created."""
     count = 3 * LOGS_AT_ONCE_MAX
     partitions = follow(open_store(MemoryFiles()))
     partitions.apply(image(topic("t", count)), NOW_MS)
@@ -115,27 +117,27 @@ def test_a_large_topic_that_comes_again_begins_anew() -> None:
     assert ended == [1]
     while partitions.behind:
         partitions.catch_up(NOW_MS)
-    assert {each.topic_id for each in partitions} == {bytes([3]) * 16}
+    assert {partition.topic_id for partition in partitions} == {bytes([3]) * 16}
     assert len(held(partitions)) == count
 
 
-def test_what_others_hold_by_then_is_not_made() -> None:
+def test_partitions_reassigned_meanwhile_are_not_created() -> None:
     count = 2 * LOGS_AT_ONCE_MAX
     store = open_store(MemoryFiles())
     partitions = follow(store)
     large = topic("t", count)
     partitions.apply(image(large), NOW_MS)
-    moved = tuple(replace(each, replicas=(OTHER,)) for each in large.partitions)
+    moved = tuple(replace(partition, replicas=(OTHER,)) for partition in large.partitions)
     partitions.apply(image(replace(large, partitions=moved)), NOW_MS)
     assert (partitions.behind, held(partitions), len(store)) == (False, [], 0)
 
 
-def test_partitions_of_others_are_not_held() -> None:
+def test_partitions_of_other_brokers_are_not_created() -> None:
     partitions = follow(open_store(MemoryFiles()), topic("t", replicas=(OTHER,)))
     assert held(partitions) == []
 
 
-def test_a_topic_made_anew_begins_anew_and_wakes_who_waited() -> None:
+def test_a_recreated_topic_starts_empty_and_wakes_waiters() -> None:
     partitions = follow(open_store(MemoryFiles()), topic("t"))
     old = partitions.find("t", 0)
     woken: list[int] = []
@@ -146,7 +148,7 @@ def test_a_topic_made_anew_begins_anew_and_wakes_who_waited() -> None:
     assert (new.topic_id, woken) == (bytes([2]) * 16, [1])
 
 
-def test_a_new_leader_epoch_wakes_who_waited() -> None:
+def test_a_new_leader_epoch_wakes_waiters() -> None:
     partitions = follow(open_store(MemoryFiles()), topic("t"))
     partition = partitions.find("t", 0)
     woken: list[int] = []
@@ -159,7 +161,7 @@ def test_a_new_leader_epoch_wakes_who_waited() -> None:
     assert (partition.leader_epoch, woken) == (3, [1])
 
 
-def test_logs_are_found_again_and_strangers_put_aside() -> None:
+def test_known_logs_are_opened_and_stray_ones_set_aside() -> None:
     files = MemoryFiles()
     store = open_store(files)
     partitions = follow(store, topic("t", 2), topic("gone", mark=9))
@@ -174,7 +176,7 @@ def test_logs_are_found_again_and_strangers_put_aside() -> None:
     assert aside[0].endswith("-stray")
 
 
-def test_a_failed_directory_takes_its_partitions_along_and_no_others() -> None:
+def test_a_failed_directory_takes_only_its_own_partitions_offline() -> None:
     store = open_store(MemoryFiles(), "/a", "/b")
     partitions = follow(store, topic("t", 2))
     lost, kept = partitions.find("t", 0), partitions.find("t", 1)
@@ -194,7 +196,7 @@ def test_a_failed_directory_takes_its_partitions_along_and_no_others() -> None:
 
 
 def offline_at_start() -> Partitions:
-    """`t-0` and `t-1` lie in one directory each, and that of one of them is not to be had."""
+    """`t-0` and `t-1` are in one directory each, of which one is unavailable."""
     files = MemoryFiles()
     store = open_store(files, "/a", "/b")
     follow(store, topic("t", 2))
@@ -212,16 +214,16 @@ def offline_at_start() -> Partitions:
     return follow(store, topic("t", 2))
 
 
-def test_a_log_that_may_be_in_a_failed_directory_is_not_begun_anew() -> None:
+def test_a_log_possibly_in_a_failed_directory_is_not_recreated() -> None:
     partitions = offline_at_start()
     ((_, kept),) = held(partitions)
     lost = 1 - kept
     assert refusal(partitions, "t", lost) is ErrorCode.KAFKA_STORAGE_ERROR
-    changed = replace(topic("t", 2), config=Config({"retention.ms": "5"}))
+    changed = replace(topic("t", 2), config=StoredConfig({"retention.ms": "5"}))
     partitions.apply(image(changed), NOW_MS)
     assert refusal(partitions, "t", lost) is ErrorCode.KAFKA_STORAGE_ERROR
     assert partitions.find("t", kept).log.config.retention_ms == 5
-    # What is really new is made in the other directory.
+    # New partitions are created in the other directory.
     partitions.apply(image(changed, topic("u", mark=2)), NOW_MS)
     assert partitions.find("u", 0).log.dir.path == "/a"
     partitions.apply(image(replace(changed, partitions=topic("t", 3).partitions)), NOW_MS)
@@ -229,7 +231,7 @@ def test_a_log_that_may_be_in_a_failed_directory_is_not_begun_anew() -> None:
 
 
 def test_the_error_of_an_offline_partition_does_not_grow() -> None:
-    """An exception keeps the traces of every place it was raised at."""
+    """An exception accumulates a traceback each time it is raised."""
     partitions = offline_at_start()
     lost = 1 - held(partitions)[0][1]
     assert partitions.missing("t", lost) is not partitions.missing("t", lost)
@@ -243,7 +245,7 @@ def test_new_defaults_reach_every_log() -> None:
         return LogConfig(retention_ms=int(configs.get("retention.ms", base)))
 
     partitions = Partitions(US, store, changing)
-    own = replace(topic("own", mark=2), config=Config({"retention.ms": "5"}))
+    own = replace(topic("own", mark=2), config=StoredConfig({"retention.ms": "5"}))
     partitions.start(image(topic("t"), own), NOW_MS)
     base = 888
     partitions.reconfigure()

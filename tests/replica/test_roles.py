@@ -1,11 +1,11 @@
-"""A partition that leads, follows, and is told how far its followers are."""
+"""A partition that leads, follows, and learns the progress of its followers."""
 
 from __future__ import annotations
 
 import pytest
 from test_partition import NOW_MS, TOPIC_ID, batch
 
-from ottla.cluster.image import Partition as State
+from ottla.cluster.image import PartitionRegistration as State
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
 from ottla.storage.log import LogConfig
@@ -35,9 +35,9 @@ def held(first: State | None = None, *, min_isr: int = 1) -> Partition:
 
 
 def apply(
-    partition: Partition, told: State, *, may_lead: bool = True, now_ms: int = NOW_MS
+    partition: Partition, received: State, *, may_lead: bool = True, now_ms: int = NOW_MS
 ) -> None:
-    partition.apply(told, now_ms, live=LIVE, lag_max_ms=LAG_MS, may_lead=may_lead)
+    partition.apply(received, now_ms, live=LIVE, lag_max_ms=LAG_MS, may_lead=may_lead)
 
 
 def fetch(
@@ -50,12 +50,12 @@ def fetch(
 
 
 def told_of(partition: Partition, offset: int, **more: bool) -> list[str]:
-    told: list[str] = []
-    partition.on_committed(offset, lambda code: told.append(code.name), **more)
-    return told
+    received: list[str] = []
+    partition.on_committed(offset, lambda code: received.append(code.name), **more)
+    return received
 
 
-def test_the_high_watermark_is_what_every_replica_in_sync_has() -> None:
+def test_the_high_watermark_is_the_minimum_of_the_isr() -> None:
     partition = held()
     for _ in range(3):
         partition.append(batch(), NOW_MS)
@@ -66,11 +66,11 @@ def test_the_high_watermark_is_what_every_replica_in_sync_has() -> None:
     assert partition.high_watermark == 1
     fetch(partition, 3, 3)
     assert partition.high_watermark == 3
-    fetch(partition, 3, 2)  # it has lost something, which does not undo what was committed
+    fetch(partition, 3, 2)  # lost records do not lower the high watermark
     assert partition.high_watermark == 3
 
 
-def test_a_commit_is_told_once_and_at_once_where_it_is_one_already() -> None:
+def test_a_commit_is_reported_once_and_immediately_if_already_reached() -> None:
     partition = held()
     partition.append(batch(), NOW_MS)
     partition.append(batch(), NOW_MS)
@@ -84,29 +84,29 @@ def test_a_commit_is_told_once_and_at_once_where_it_is_one_already() -> None:
     assert told_of(partition, 2) == ["NONE"]
 
 
-def test_who_waits_is_told_when_leadership_is_lost() -> None:
+def test_waiters_fail_when_leadership_is_lost() -> None:
     partition = held()
     partition.append(batch(), NOW_MS)
-    told = told_of(partition, 1)
+    received = told_of(partition, 1)
     apply(partition, state(leader=2, epoch=2))
-    assert told == ["NOT_LEADER_OR_FOLLOWER"]
+    assert received == ["NOT_LEADER_OR_FOLLOWER"]
     assert told_of(partition, 1) == ["NOT_LEADER_OR_FOLLOWER"]
     with pytest.raises(KafkaError) as refused:
         partition.append(batch(), NOW_MS)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_without_a_session_nothing_is_led() -> None:
+def test_without_a_session_no_partition_is_led() -> None:
     partition = held()
-    told = told_of(partition, 1)
+    received = told_of(partition, 1)
     apply(partition, state(), may_lead=False)
     assert not partition.leads
-    assert told == ["NOT_LEADER_OR_FOLLOWER"]
+    assert received == ["NOT_LEADER_OR_FOLLOWER"]
     apply(partition, state())
     assert partition.leads
 
 
-def test_word_that_is_older_is_dropped() -> None:
+def test_older_states_are_dropped() -> None:
     partition = held(state(epoch=3, version=5))
     apply(partition, state(leader=2, epoch=2, version=9))
     apply(partition, state(epoch=3, isr=(1,), version=4))
@@ -114,18 +114,18 @@ def test_word_that_is_older_is_dropped() -> None:
     assert (partition.isr, partition.version) == ((1, 2, 3), 5)
 
 
-def test_a_leader_that_leads_on_in_a_new_epoch_keeps_who_waits_and_what_it_knows() -> None:
+def test_a_leader_keeps_waiters_and_progress_across_epochs() -> None:
     partition = held()
     partition.append(batch(), NOW_MS)
-    told = told_of(partition, 1)
+    received = told_of(partition, 1)
     fetch(partition, 2, 1)
     apply(partition, state(epoch=2, version=1))
     assert partition.log.epochs.entries() == [(1, 0), (2, 1)]
     fetch(partition, 3, 1)
-    assert told == ["NONE"]
+    assert received == ["NONE"]
 
 
-def test_a_replica_that_left_the_set_no_longer_counts() -> None:
+def test_a_replica_outside_the_isr_does_not_count() -> None:
     partition = held()
     partition.append(batch(), NOW_MS)
     fetch(partition, 2, 1)
@@ -133,7 +133,7 @@ def test_a_replica_that_left_the_set_no_longer_counts() -> None:
     assert partition.high_watermark == 1
 
 
-def test_too_few_in_sync_are_refused_before_the_append_and_told_after_it() -> None:
+def test_too_few_in_sync_replicas_fail_before_and_after_the_append() -> None:
     partition = held(min_isr=2)
     partition.check_min_isr()
     partition.append(batch(), NOW_MS)
@@ -149,7 +149,7 @@ def test_too_few_in_sync_are_refused_before_the_append_and_told_after_it() -> No
     assert plain == ["NONE"]
 
 
-def test_more_in_sync_than_there_are_replicas_are_not_asked_for() -> None:
+def test_min_insync_replicas_is_capped_by_the_replica_count() -> None:
     partition = held(State(0, (1,), 1, 1, (1,), 0), min_isr=2)
     partition.check_min_isr()
     partition.append(batch(), NOW_MS)
@@ -173,7 +173,7 @@ def test_the_leader_waits_for_a_follower_that_is_about_to_join() -> None:
     assert partition.high_watermark == 3  # but is not waited for forever
 
 
-def test_who_is_dead_or_of_another_life_does_not_join() -> None:
+def test_dead_or_outdated_brokers_do_not_join_the_isr() -> None:
     partition = held(state(isr=(1,)))
     assert fetch(partition, 2, 0, epoch=11) is None
     assert fetch(partition, 2, 0, epoch=-1) is None
@@ -182,7 +182,7 @@ def test_who_is_dead_or_of_another_life_does_not_join() -> None:
         fetch(partition, 2, 0, epoch=11)
 
 
-def test_a_new_leader_takes_nobody_in_who_has_not_reached_its_start() -> None:
+def test_a_new_leader_adds_no_follower_below_its_start() -> None:
     partition = held(state(leader=2, epoch=1))
     built = bytearray(batch())
     built[12:16] = (1).to_bytes(4)  # leader epoch
@@ -193,26 +193,26 @@ def test_a_new_leader_takes_nobody_in_who_has_not_reached_its_start() -> None:
     assert fetch(partition, 3, 1) == (1, 2, 3)
 
 
-def test_a_follower_takes_over_what_the_leader_says() -> None:
+def test_a_follower_adopts_the_leaders_watermarks() -> None:
     partition = held(state(leader=2))
     built = bytearray(batch())
     partition.follow(memoryview(built), NOW_MS)
     partition.follow_offsets(10, 0, NOW_MS)
-    assert partition.high_watermark == 1  # no more than is here
+    assert partition.high_watermark == 1  # not beyond the local end
     partition.follow_offsets(0, 0, NOW_MS)
     assert partition.high_watermark == 1  # a new leader may know less than the last one
     partition.follow_offsets(1, 1, NOW_MS)
     assert partition.log.start_offset == 1
 
 
-def test_who_is_no_replica_is_told_so() -> None:
+def test_fetches_of_non_replicas_are_refused() -> None:
     partition = held()
     with pytest.raises(KafkaError) as refused:
         partition.fetched(9, 0, start_offset=0, broker_epoch=9, now_ms=NOW_MS)
     assert refused.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_what_is_told_again_settles_no_change_that_is_being_written() -> None:
+def test_a_repeated_state_settles_no_change_in_flight() -> None:
     partition = held(state(isr=(1, 2)))
     partition.append(batch(), NOW_MS)
     fetch(partition, 2, 1)

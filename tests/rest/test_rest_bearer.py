@@ -1,4 +1,4 @@
-"""Bearer tokens of a REST server: who comes in, who does not, and what stops the start."""
+"""Bearer tokens of a REST server: accepted and refused ones, and invalid settings."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from ottla.errors import KafkaError
 from ottla.rest.guard import RestGuard, Right, caller_of
+from ottla.rest.hypercorn_server import HypercornServer
 from ottla.rest.settings import access_of
 from ottla.rest.users import hash_password
-from ottla.spark.serving import Serving
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 OTHER_KEY = ec.generate_private_key(ec.SECP256R1())
@@ -90,7 +90,7 @@ def url(tmp_path: Path) -> Iterator[str]:
         needs=lambda method, path: Right.READ if method == "GET" else Right.CHANGE,
         refuse=lambda status, message: PlainTextResponse(message, status),
     )
-    with Serving(guard) as serving:
+    with HypercornServer(guard) as serving:
         yield serving.url
 
 
@@ -98,7 +98,7 @@ def get(url: str, token: str) -> httpx.Response:
     return httpx.get(url, headers={"Authorization": f"Bearer {token}"})
 
 
-def test_a_signed_token_is_its_user(url: str) -> None:
+def test_a_signed_token_authenticates_its_user(url: str) -> None:
     answer = get(url, signed())
     assert (answer.status_code, answer.text) == (200, "ann")
     assert httpx.post(url, headers={"Authorization": f"Bearer {signed()}"}).status_code == 200
@@ -106,7 +106,7 @@ def test_a_signed_token_is_its_user(url: str) -> None:
     assert httpx.post(url, auth=("rob", "letmein")).status_code == 403
 
 
-def test_a_token_that_nobody_signed_for_us_is_refused(url: str) -> None:
+def test_a_token_without_a_trusted_signature_is_refused(url: str) -> None:
     public = KEY.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -131,7 +131,7 @@ def test_a_token_that_nobody_signed_for_us_is_refused(url: str) -> None:
 
 
 def test_a_new_key_of_the_provider_is_found_at_once(url: str, tmp_path: Path) -> None:
-    write_keys(tmp_path / "keys.json", b=OTHER_KEY)  # before anybody has asked for keys
+    write_keys(tmp_path / "keys.json", b=OTHER_KEY)  # before the first request for keys
     assert get(url, signed(OTHER_KEY, "b")).status_code == 200
     assert get(url, signed()).status_code == 401
 
@@ -148,7 +148,7 @@ def test_a_new_key_of_the_provider_is_found_at_once(url: str, tmp_path: Path) ->
         {"sasl.oauthbearer.clock.skew.seconds": "long"},
     ],
 )
-def test_what_can_not_be_verified_stops_the_start(
+def test_unverifiable_settings_prevent_the_start(
     tmp_path: Path, wrong: dict[str, str | None]
 ) -> None:
     given = {**properties(tmp_path), **wrong}

@@ -1,4 +1,4 @@
-"""Logins of the REST servers: nobody passes unless the one door says so."""
+"""Logins of the REST servers: no request passes without RestGuard."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from starlette.websockets import WebSocket
 from ottla.config import is_loopback
 from ottla.errors import KafkaError
 from ottla.rest.guard import RestGuard, Right, caller_of
+from ottla.rest.hypercorn_server import HypercornServer
 from ottla.rest.settings import BASIC_EXTENSION, access_of, warn_if_open
 from ottla.rest.users import UsersFile, hash_password, secret_matches
-from ottla.spark.serving import Serving
 
 USERS = {"ann": "admin", "rob": "read-only", "dev": "developer", "nil": ""}
 PASSWORD = "päss:word"
@@ -46,7 +46,7 @@ def _needs(method: str, path: str) -> Right:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
-    """A server that writes down who got through to a route."""
+    """A server that records the users of its routes."""
     through: list[str] = []
 
     async def anything(request: Request) -> Response:
@@ -69,7 +69,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
         needs=_needs,
         refuse=lambda status, message: PlainTextResponse(message, status),
     )
-    with Serving(guard) as serving:
+    with HypercornServer(guard) as serving:
         yield serving.url, through
 
 
@@ -97,10 +97,10 @@ def _encoded(user: str, password: str) -> str:
         {"X-Forwarded-User": "ann"},
     ],
 )
-def test_cve_2025_61673_without_a_right_login_no_route_is_reached(
+def test_cve_2025_61673_no_route_is_reached_without_a_valid_login(
     served: tuple[str, list[str]], headers: dict[str, str]
 ) -> None:
-    """CVE-2025-61673: no header was no check."""
+    """CVE-2025-61673: a missing header skipped the check."""
     url, through = served
     for path in ("/", "/connectors", "/no/such/path", "/healthcheck/../connectors"):
         answer = httpx.get(url + path, headers=headers)
@@ -109,7 +109,7 @@ def test_cve_2025_61673_without_a_right_login_no_route_is_reached(
     assert through == []
 
 
-def test_two_logins_in_one_request_are_none(served: tuple[str, list[str]]) -> None:
+def test_two_logins_in_one_request_are_refused(served: tuple[str, list[str]]) -> None:
     url, through = served
     value = f"Basic {_encoded('ann', PASSWORD)}"
     answer = httpx.get(url, headers=[("Authorization", value), ("Authorization", value)])
@@ -130,7 +130,7 @@ def test_roles_decide_what_a_caller_may_do(served: tuple[str, list[str]]) -> Non
     assert through == ["ann", "ann", "dev", "dev", "rob", "nil"]
 
 
-def test_a_skipped_path_is_that_path_and_no_other(served: tuple[str, list[str]]) -> None:
+def test_a_skipped_path_is_exactly_that_path(served: tuple[str, list[str]]) -> None:
     url, _ = served
     assert httpx.get(f"{url}/healthcheck").status_code == 200
     for path in ("/healthcheck/", "/healthcheckx", "/x?/healthcheck"):
@@ -149,7 +149,7 @@ def test_a_socket_is_refused_before_it_opens(served: tuple[str, list[str]]) -> N
     assert through == []
 
 
-def test_users_of_a_changed_file_count_at_once(tmp_path: Path) -> None:
+def test_a_changed_user_file_applies_at_once(tmp_path: Path) -> None:
     path = _file(tmp_path)
     users = access_of(_basic(path), realm="test").users
     assert users is not None
@@ -161,13 +161,13 @@ def test_users_of_a_changed_file_count_at_once(tmp_path: Path) -> None:
     assert users.check("zoe", PASSWORD) is None
 
 
-def test_only_roles_that_are_listed_come_in(tmp_path: Path) -> None:
+def test_only_listed_roles_are_admitted(tmp_path: Path) -> None:
     users = access_of(_basic(_file(tmp_path), authentication_roles="admin"), realm="r").users
     assert users is not None
     assert [name for name in USERS if users.check(name, PASSWORD)] == ["ann"]
 
 
-def test_users_of_kafka_connect_and_of_ksqldb_are_taken(tmp_path: Path) -> None:
+def test_user_files_of_kafka_connect_and_ksqldb_are_accepted(tmp_path: Path) -> None:
     connect, jetty, jaas = (tmp_path / name for name in ("connect", "jetty", "jaas.conf"))
     connect.write_text("carl=se,cret\n")
     jetty.write_text("fred: letmein,ksql-user\nrob: letmein,read-only\n")
@@ -202,7 +202,7 @@ def test_users_of_kafka_connect_and_of_ksqldb_are_taken(tmp_path: Path) -> None:
         (_basic(Path("/no/such/file")), "No such file"),
     ],
 )
-def test_what_can_not_be_had_is_an_error_at_the_start(given: dict[str, str], why: str) -> None:
+def test_impossible_settings_prevent_the_start(given: dict[str, str], why: str) -> None:
     with pytest.raises(KafkaError, match=why):
         access_of(given, realm="test")
 
@@ -224,7 +224,7 @@ def test_a_hash_is_salted_and_matches_only_its_password() -> None:
     assert not secret_matches("scrypt$16384$", "secret")
 
 
-def test_an_open_port_is_warned_of_loudly(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_an_open_port_logs_a_warning(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     nobody = access_of({}, realm="test")
     somebody = access_of(_basic(_file(tmp_path)), realm="test")
     with caplog.at_level(logging.WARNING):
@@ -238,10 +238,8 @@ def test_an_open_port_is_warned_of_loudly(caplog: pytest.LogCaptureFixture, tmp_
     assert "WITHOUT AUTHENTICATION" in caplog.text
 
 
-def test_each_login_costs_the_same_whoever_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The time of an answer does not say whether a user exists: the work is counted."""
+def test_every_login_takes_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a response does not reveal whether a user exists: the test counts the work."""
     path = tmp_path / "users.properties"
     salt = base64.b64encode(bytes(16)).decode()
     path.write_text(

@@ -1,4 +1,4 @@
-"""`pytest tests/scenarios --rewrite` writes the transcripts anew, to be read as a diff."""
+"""`pytest tests/scenarios --rewrite` writes the transcripts again, to be read as a diff."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write the transcripts anew")
+    parser.addoption("--rewrite", action="store_true", help="write the transcripts again")
 
 
 @pytest.fixture

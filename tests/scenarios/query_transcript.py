@@ -1,11 +1,11 @@
-"""A query's life on paper: an event on each line, and below it what the lifecycle instructs.
+"""The life of a query as a transcript: an event on each line, and below it the instructions.
 
-begin, end, restart                     what people want
-started, batch                          what its run does
-complete, stopped                       it has ended, without a failure
-failed <class> <cause>                  it has ended with one
+begin, end, restart                     requests of users
+started, batch                          events of its run
+complete, stopped                       it has ended without a failure
+failed <class> <cause>                  it has ended with a failure
 recovered at-once | with-back-off | none
-wait <ms>                               time passes; a retry that is due comes then
+wait <ms>                               time passes; a due retry starts
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from __future__ import annotations
 from ottla.queries import lifecycle
 from ottla.queries.failures import FailureClass, QueryFailure
 from ottla.queries.lifecycle import (
-    Begin,
-    End,
-    Ended,
     Event,
     Instruction,
-    Query,
+    QueryLifecycle,
     Recover,
-    Recovered,
     Recovery,
-    Report,
-    Restart,
+    RecoveryResult,
+    RestartQuery,
     RetryAt,
     RetryDue,
-    Start,
-    Started,
-    Stop,
+    RunEnd,
+    RunStart,
+    StartQuery,
+    StartRun,
+    StatusReport,
+    StopQuery,
+    StopRun,
 )
 
 
@@ -43,7 +43,7 @@ def replay(text: str) -> str:
 class Transcript:
     def __init__(self) -> None:
         self.written: list[str] = []
-        self._query = Query()
+        self._query = QueryLifecycle()
         self._now_ms = 0
         self._run = 0
         self._retry_at_ms: int | None = None
@@ -61,21 +61,21 @@ class Transcript:
     def _event(self, words: list[str]) -> Event:
         match words:
             case ["begin"]:
-                return Begin()
+                return StartQuery()
             case ["end"]:
-                return End()
+                return StopQuery()
             case ["restart"]:
-                return Restart()
+                return RestartQuery()
             case ["started"]:
-                return Started(self._run)
+                return RunStart(self._run)
             case ["batch"]:
-                return lifecycle.BatchSucceeded(self._run)
+                return lifecycle.BatchSuccess(self._run)
             case ["complete" | "stopped"]:
-                return Ended(self._run)
+                return RunEnd(self._run)
             case ["failed", kind, *cause]:
-                return Ended(self._run, QueryFailure(FailureClass(kind), " ".join(cause)))
+                return RunEnd(self._run, QueryFailure(FailureClass(kind), " ".join(cause)))
             case ["recovered", how]:
-                return Recovered(Recovery[how.upper().replace("-", "_")])
+                return RecoveryResult(Recovery[how.upper().replace("-", "_")])
         raise AssertionError(words)
 
     def _wait(self, wait_ms: int) -> None:
@@ -92,15 +92,15 @@ class Transcript:
 
     def _told(self, instruction: Instruction) -> str:
         match instruction:
-            case Start(run):
+            case StartRun(run):
                 self._run, self._retry_at_ms = run, None
                 return f"start run {run}"
-            case Stop(run):
+            case StopRun(run):
                 return f"stop run {run}"
             case RetryAt(at_ms):
                 self._retry_at_ms = at_ms
                 return f"retry at {at_ms} ms"
             case Recover(failure):
                 return f"ask whether {failure.cause!r} can be removed"
-            case Report():
+            case StatusReport():
                 return instruction.line("Q")

@@ -1,69 +1,70 @@
-"""A share-partition as a transcript: one event on a line, and below it what comes of it.
+"""A share-partition as a transcript: one event on a line, and below it the results.
 
     produce 5 [aborted]              a batch of 5 records
-    delay 3 60s                      record 3 is not to be given out before that time
+    delay 3 60s                      record 3 is not delivered before that time
     dead letters                     the group has a dead letter queue from now on
     sent 0-4                         these are in the dead letter queue
-    fetch MEMBER [max 3] [strict]    what the member is given: offsets xdelivery
+    fetch MEMBER [max 3] [strict]    the acquired records: offsets xdelivery
     MEMBER accept 0-4 7              also release, reject, gap, renew
     close MEMBER                     its session ends
     pass 30s                         time goes by
-    cut 7                            the log begins at offset 7 now
+    cut 7                            the log now begins at offset 7
     fail                             the next write to the topic of states fails
-    restart                          all that is left is the topic of states
+    restart                          only the topic of states is left
 
-Lines with two spaces before them are what happened: what was given out, what was stored, what was
-refused, and last where the share-partition begins and what comes next.
+Lines indented by two spaces are results: acquired records, stored states, errors, and finally the
+start and next offset of the share-partition.
 """
 
 from __future__ import annotations
 
 from ottla.coordinator.share.partition import (
-    Acknowledged,
-    Change,
+    AcquireLimits,
+    BatchSpan,
     DeadRecords,
-    Limits,
+    ShareAcknowledgementBatch,
     SharePartition,
-    Span,
-    Wanted,
+    SharePartitionLimits,
+    StateTransition,
 )
-from ottla.coordinator.share.persister import ShareStates, StateWrite
-from ottla.coordinator.share.records import StateKey
-from ottla.coordinator.share.states import Acknowledgement
-from ottla.errors import KafkaError
+from ottla.coordinator.share.record_state import AcknowledgeType
+from ottla.coordinator.share.shard import ShareCoordinatorShard, SharePartitionWrite
+from ottla.coordinator.share.state_records import SharePartitionKey
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.record import Record
 
-KEY = StateKey("group", b"t" * 16, 0)
-KINDS = {kind.name.lower(): kind for kind in Acknowledgement}
+KEY = SharePartitionKey("group", b"t" * 16, 0)
+KINDS = {kind.name.lower(): kind for kind in AcknowledgeType}
 
 
 class SharePlay:
-    """A partition, its log, and the topic which keeps its state."""
+    """A partition, its log, and the topic of its state."""
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.batches: list[Span] = []
+        self.batches: list[BatchSpan] = []
         self.stored: list[tuple[bytes, bytes | None]] = []
         self.fails = False
         self.due_ms: dict[int, int] = {}  # by offset
-        self.limits = Limits()
-        self.told: list[str] = []
-        self.states = ShareStates(updates_per_snapshot=4)
-        made = self.states.initialize(KEY, state_epoch=0, start_offset=0, now_ms=0)
-        assert made.record is not None
-        self.stored.append(made.record)
+        self.limits = SharePartitionLimits()
+        self.received: list[str] = []
+        self.states = ShareCoordinatorShard(0, updates_per_snapshot=4)
+        event = self.states.new_event(0)
+        self.states.initialize(KEY, state_epoch=0, start_offset=0, event=event)
+        self.stored += event.result.records
         self.partition = SharePartition(0, limits=self.limits)
 
     def play(self, line: str) -> list[str]:
-        self.told = []
+        self.received = []
         words = line.split()
         match words:
             case ["produce", count, *more]:
                 first = self.batches[-1].last + 1 if self.batches else 0
-                self.batches.append(Span(first, first + int(count) - 1, "aborted" in more))
+                self.batches.append(BatchSpan(first, first + int(count) - 1, "aborted" in more))
             case ["delay", offset, time]:
                 self.due_ms[int(offset)] = int(time.removesuffix("s")) * 1000
             case ["dead", "letters"]:
-                self.limits = self.partition.limits = Limits(dead_letters=True)
+                self.limits = self.partition.limits = SharePartitionLimits(dead_letters=True)
             case ["sent", ranges]:
                 first, _, last = ranges.partition("-")
                 self.store(self.partition.archive(int(first), int(last or first)))
@@ -87,8 +88,8 @@ class SharePlay:
                 self.acknowledge(member, KINDS[kind], ranges)
         following = self.partition.fetch_offset()
         end = "nothing more for now" if following is None else f"next {following}"
-        self.told.append(f"start {self.partition.start_offset}, {end}")
-        return self.told
+        self.received.append(f"start {self.partition.start_offset}, {end}")
+        return self.received
 
     def fetch(self, member: str, more: list[str]) -> None:
         offset = self.partition.fetch_offset()
@@ -99,43 +100,43 @@ class SharePlay:
             member,
             [span for span in self.batches if span.last >= offset],
             fetch_offset=offset,
-            wanted=Wanted(most, 500, "strict" in more),
+            wanted=AcquireLimits(most, 500, "strict" in more),
             now_ms=self.now_ms,
             delays=self.delays,
         )
         for run in given:
-            self.told.append(f"{member} has {run.first}-{run.last} x{run.delivery_count}")
+            self.received.append(f"{member} has {run.first}-{run.last} x{run.delivery_count}")
 
-    def delays(self, span: Span) -> list[tuple[int, int]]:
-        return [each for each in self.due_ms.items() if span.first <= each[0] <= span.last]
+    def delays(self, span: BatchSpan) -> list[tuple[int, int]]:
+        return [due for due in self.due_ms.items() if span.first <= due[0] <= span.last]
 
-    def acknowledge(self, member: str, kind: Acknowledgement, ranges: list[str]) -> None:
+    def acknowledge(self, member: str, kind: AcknowledgeType, ranges: list[str]) -> None:
         said = []
-        for each in ranges:
-            first, _, last = each.partition("-")
-            said.append(Acknowledged(int(first), int(last or first), [kind]))
+        for text in ranges:
+            first, _, last = text.partition("-")
+            said.append(ShareAcknowledgementBatch(int(first), int(last or first), [kind]))
         try:
             self.store(self.partition.acknowledge(member, said, self.now_ms))
         except KafkaError as error:
-            self.told.append(f"refused: {error.code.name}, {error.message}")
+            self.received.append(f"refused: {error.code.name}, {error.message}")
 
-    def store(self, change: Change) -> None:
+    def store(self, change: StateTransition) -> None:
         if change.batches:
-            write = StateWrite(
+            write = SharePartitionWrite(
                 0, 0, change.start_offset, change.delivery_complete_count, tuple(change.batches)
             )
-            stored = self.states.write(KEY, write, self.now_ms)
+            event = self.states.new_event(self.now_ms)
+            self.states.write(KEY, write, event)
             if self.fails:
                 self.fails = False
-                stored.undo()
+                self.states.failed(event.result, ErrorCode.KAFKA_STORAGE_ERROR, now_ms=self.now_ms)
                 self.partition.rollback(change)
-                self.told.append("not stored")
+                self.received.append("not stored")
                 return
-            assert stored.record is not None
-            self.stored.append(stored.record)
+            self.stored += event.result.records
             for batch in change.batches:
                 name = batch.state.name.lower()
-                self.told.append(
+                self.received.append(
                     f"stored {batch.first_offset}-{batch.last_offset} {name}"
                     f" x{batch.delivery_count}"
                 )
@@ -143,15 +144,17 @@ class SharePlay:
         self.tell_dead(change.dead)
 
     def tell_dead(self, dead: list[DeadRecords]) -> None:
-        for each in dead:
-            self.told.append(
-                f"dead letters {each.first}-{each.last} x{each.delivery_count}: {each.cause}"
+        for letter in dead:
+            self.received.append(
+                f"dead letters {letter.first}-{letter.last} x{letter.delivery_count}: "
+                f"{letter.cause}"
             )
 
     def restart(self) -> None:
-        self.states = ShareStates(updates_per_snapshot=4)
-        for offset, (key, value) in enumerate(self.stored):
-            self.states.load(key, value, offset)
+        self.states = ShareCoordinatorShard(0, updates_per_snapshot=4)
+        self.states.load(
+            Record(offset, key=key, value=value) for offset, (key, value) in enumerate(self.stored)
+        )
         state = self.states.state(KEY)
         self.partition = SharePartition(
             state.start_offset, batches=state.batches, limits=self.limits
@@ -167,5 +170,5 @@ def replay_share(text: str) -> str:
             continue
         lines.append(line)
         if line and not line.startswith("#"):
-            lines += [f"  {told}" for told in play.play(line)]
+            lines += [f"  {received}" for received in play.play(line)]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Plays a scenario of streams groups (KIP-1071); what `transcript.py` knows goes on to hold.
+"""Plays a scenario of streams groups (KIP-1071), with all events of `transcript.py`.
 
 topology count t=4,u    a subtopology with its sources; topics of the cluster are `topics`
                         changelog=c  a store; repartition=r:0  a source that is created (0
@@ -7,7 +7,7 @@ topology epoch=1        the epoch of the topology that members declare from now 
 beat a b ...            StreamsGroupHeartbeat: joins with the topology, or goes on;
                         process= endpoint=host:port epoch= owns=0_0,1_1 (`-`: does not say)
                         standby=0_1 shutdown=1 instance=
-create                  what the last heartbeat's group misses is created
+create                  the topics that the last heartbeat's group lacks are created
 quit a                  leaves; shutdown=1
 config standby=1 session=... heartbeat=... delay=... interval=... size=...
 """
@@ -17,22 +17,23 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
-from transcript import Play
+from transcript import GroupTranscript
 from transcript_client import Client
 from transcript_records import shown_record, topic_id
 
-from ottla.coordinator.kinds import Topics, TopicView
-from ottla.coordinator.outcome import Outcome
-from ottla.coordinator.streams import keys
-from ottla.coordinator.streams.coordination import missing_topics
-from ottla.coordinator.streams.describing import described_streams
+from ottla.coordinator.group_type import TopicMetadata, TopicsImage
+from ottla.coordinator.result import CoordinatorResult
+from ottla.coordinator.streams import records as keys
+from ottla.coordinator.streams.describe import describe_streams_group
 from ottla.coordinator.streams.group import StreamsGroup
-from ottla.coordinator.streams.heartbeat import StreamsBeat, streams_heartbeat
-from ottla.coordinator.streams.keys import StreamsKey
+from ottla.coordinator.streams.group_requests import missing_topics
+from ottla.coordinator.streams.heartbeat import StreamsHeartbeat, streams_heartbeat
+from ottla.coordinator.streams.records import StreamsGroupRecordType
 from ottla.coordinator.streams.tasks import StreamsTask, TaskRole
-from ottla.coordinator.streams.topology_record import read_topology
+from ottla.coordinator.streams.topology_record import read_topology_record
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
+from ottla.wire.fields import Message
 from ottla.wire.messages.streams_group_heartbeat import (
     CopartitionGroup,
     Endpoint,
@@ -43,7 +44,6 @@ from ottla.wire.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from ottla.wire.primitives import Message
 
 CONFIGS = {
     "standby": "num_standby_replicas",
@@ -55,7 +55,7 @@ CONFIGS = {
 STATUSES = ("STALE", "NO SOURCE", "MISFIT", "NO INTERNAL", "SHUTDOWN", "DELAYED")
 
 
-class StreamsPlay(Play):
+class StreamsPlay(GroupTranscript):
     def __init__(self) -> None:
         super().__init__()
         self.topology = Topology(0, [Subtopology("0", ["t"])])
@@ -93,7 +93,11 @@ class StreamsPlay(Play):
                 else:
                     group.repartition_source_topics.append(0)
             subtopology.copartition_groups.append(group)
-        others = [each for each in self.topology.subtopologies if each.subtopology_id != name]
+        others = [
+            subtopology
+            for subtopology in self.topology.subtopologies
+            if subtopology.subtopology_id != name
+        ]
         self.topology = Topology(self.topology.epoch, [*others, subtopology])
 
     def do_create(self, names: list[str], options: dict[str, str]) -> None:
@@ -104,8 +108,8 @@ class StreamsPlay(Play):
         views = dict(self.topics.by_name)
         for topic in missing_topics(coordinator, self.request):  # type: ignore[arg-type]
             self.say(f"{topic.name} with {topic.partition_count} partitions")
-            views[topic.name] = TopicView(topic_id(topic.name), topic.partition_count)
-        self.topics = Topics(views)
+            views[topic.name] = TopicMetadata(topic_id(topic.name), topic.partition_count)
+        self.topics = TopicsImage(views)
         self.shard.topics = self.topics
 
     # -- heartbeats
@@ -148,11 +152,13 @@ class StreamsPlay(Play):
             shutdown_application="shutdown" in options,
         )
 
-    def streams_beat(self, client: Client, request: StreamsGroupHeartbeatRequest) -> Outcome:
-        turn = self.shard.turn(self.now_ms)
-        beat = StreamsBeat(request, client.name, "/127.0.0.1", {})
-        turn.reply((client.name, "beat"), streams_heartbeat(beat, turn))
-        return turn.outcome
+    def streams_beat(
+        self, client: Client, request: StreamsGroupHeartbeatRequest
+    ) -> CoordinatorResult:
+        event = self.shard.new_event(self.now_ms)
+        beat = StreamsHeartbeat(request, client.name, "/127.0.0.1", {})
+        event.reply((client.name, "beat"), streams_heartbeat(beat, event))
+        return event.result
 
     def do_quit(self, names: list[str], options: dict[str, str]) -> None:
         for name in names:
@@ -168,7 +174,7 @@ class StreamsPlay(Play):
             if not isinstance(group, StreamsGroup):
                 super().do_describe([name], options)
                 continue
-            shown = described_streams(group)
+            shown = describe_streams_group(group)
             self.say(
                 f"{name}: {shown.group_state} epoch {shown.group_epoch}"
                 f" target {shown.assignment_epoch}"
@@ -178,9 +184,9 @@ class StreamsPlay(Play):
                 line = f"  {member.member_id} epoch {member.member_epoch} {' '.join(has)}"
                 self.say(line.rstrip())
 
-    # -- what comes of them
+    # -- responses
 
-    def store(self, outcome: Outcome) -> None:
+    def store(self, outcome: CoordinatorResult) -> None:
         records = [Record(key=key, value=value) for key, value in outcome.records]
         producer_id = -1 if outcome.producer is None else outcome.producer[0]
         self.log.append(lambda shard: shard.load(records, producer_id))
@@ -199,12 +205,16 @@ class StreamsPlay(Play):
         client.epoch = max(0, message.member_epoch)
         line = f"NONE epoch {message.member_epoch}"
         if message.active_tasks is not None:
-            standby = [each + "s" for each in ids(message.standby_tasks or [])]
+            standby = [task + "s" for task in ids(message.standby_tasks or [])]
             client.owned = [*ids(message.active_tasks), *standby]
             line += f" runs {' '.join(client.owned) or 'nothing'}"
-        for each in message.partitions_by_user_endpoint or ():
-            places = [f"{p.topic}-{i}" for p in each.active_partitions for i in p.partitions]
-            endpoint = each.user_endpoint
+        for endpoint_partitions in message.partitions_by_user_endpoint or ():
+            places = [
+                f"{p.topic}-{i}"
+                for p in endpoint_partitions.active_partitions
+                for i in p.partitions
+            ]
+            endpoint = endpoint_partitions.user_endpoint
             line += f"\n    at {endpoint.host}:{endpoint.port}: {' '.join(places)}"
         for status in message.status or ():
             line += f"\n    {STATUSES[status.status_code]}: {status.status_detail}"
@@ -217,7 +227,7 @@ def task_ids(words: list[str], suffix: str) -> list[TaskIds]:
         if word.endswith("s") == bool(suffix):
             subtopology, _, index = word.removesuffix("s").rpartition("_")
             found.setdefault(subtopology, []).append(int(index))
-    return [TaskIds(*each) for each in found.items()]
+    return [TaskIds(*item) for item in found.items()]
 
 
 def ids(tasks: list[TaskIds]) -> list[str]:
@@ -233,7 +243,7 @@ def named_tasks(tasks: set[StreamsTask]) -> str:
 
 
 def shown_streams_record(key: bytes, value: bytes | None) -> str | None:
-    found = keys.read_streams_key(key)
+    found = keys.read_streams_group_key(key)
     if found is None:
         return None
     kind, group_id, member_id = found
@@ -241,20 +251,20 @@ def shown_streams_record(key: bytes, value: bytes | None) -> str | None:
     if value is None:
         return f"- {where}"
     match kind:
-        case StreamsKey.GROUP:
+        case StreamsGroupRecordType.GROUP:
             group = keys.read_group(value)
             return f"+ {where} epoch {group.epoch} validated {group.validated_topology_epoch}"
-        case StreamsKey.MEMBER:
+        case StreamsGroupRecordType.MEMBER:
             return f"+ {where}: process {keys.read_member(value).process_id}"
-        case StreamsKey.TARGET:
+        case StreamsGroupRecordType.TARGET:
             return f"+ {where} {keys.read_target(value)[0]}"
-        case StreamsKey.MEMBER_TARGET:
+        case StreamsGroupRecordType.MEMBER_TARGET:
             return f"+ {where}: {named_tasks(set(keys.read_member_target(value)))}"
-        case StreamsKey.TOPOLOGY:
-            topology = read_topology(value)
-            listed = " ".join(each.subtopology_id for each in topology.subtopologies)
+        case StreamsGroupRecordType.TOPOLOGY:
+            topology = read_topology_record(value)
+            listed = " ".join(subtopology.subtopology_id for subtopology in topology.subtopologies)
             return f"+ {where} epoch {topology.epoch}: {listed}"
-        case StreamsKey.MEMBER_CURRENT:
+        case StreamsGroupRecordType.MEMBER_CURRENT:
             current = keys.read_current(value)
             line = f"+ {where}: {current.state.name} epoch {current.epoch}"
             line += f" has {named_tasks(set(current.assigned))}"
@@ -267,7 +277,7 @@ def replay_streams(written: str) -> str:
     lines: list[str] = []
     for line in written.splitlines():
         if line.startswith(" "):
-            continue  # what came of it the last time
+            continue  # its recorded results
         lines.append(line)
         if line and not line.startswith("#"):
             lines.extend(play.play(line))

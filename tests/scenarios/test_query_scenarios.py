@@ -1,4 +1,4 @@
-"""The life of a query, told as transcripts."""
+"""The life of a query, as transcripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups, told as transcripts: one event on a line, and below it what the coordinator does."""
+"""Groups as transcripts: one event on a line, and below it the coordinator's results."""
 
 from __future__ import annotations
 

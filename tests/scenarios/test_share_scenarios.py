@@ -1,4 +1,4 @@
-"""Share-partitions, told as transcripts: `pytest tests/scenarios --rewrite` writes them anew."""
+"""Share-partitions as transcripts: `pytest tests/scenarios --rewrite` writes them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams groups, told as transcripts."""
+"""Streams groups, as transcripts."""
 
 from __future__ import annotations
 

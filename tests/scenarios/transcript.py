@@ -1,7 +1,7 @@
-"""Plays a scenario against a GroupShard, and writes down what comes of it.
+"""Plays a scenario against a GroupCoordinatorShard, and records the results.
 
-A line that begins in the first column is an event or, after `#`, a remark. Lines below it that are
-indented were written here:
+A line that begins in the first column is an event or, after `#`, a comment. Indented lines below
+it are the results:
 
     reply               a join: NONE generation 1, leads a-1 b-1
     record appended     + g: generation 1, range, leader a-1, a-1=t-0 b-1=t-1
@@ -11,7 +11,7 @@ Events (options are key=value, and stay as they were for a client until changed)
 
     join a b ...        clients join; group= session= rebalance= protocols=range:t,u/roundrobin:t
                         instance= version= type= owns=t-0,t-1 (for once)
-    beat a b ...        ConsumerGroupHeartbeat (KIP-848): joins, or goes on with what was told;
+    beat a b ...        ConsumerGroupHeartbeat (KIP-848): joins, or continues as assigned;
                         topics=t,u regex= assignor= instance= rebalance= version= epoch= full=1
                         owns=t-0,t-1 (what it says it holds; `-`: does not say)
     quit a              leaves by a heartbeat; for=a-while is epoch -2
@@ -25,14 +25,14 @@ Events (options are key=value, and stay as they were for a client until changed)
     end p1 commit       the marker of producer 1 is in the log (or: end p1 abort)
     offsets-delete g t-0                list state=Stable       describe g      delete g h
     forget t            the topic was deleted
-    wait 3000           milliseconds pass, and what is due happens
+    wait 3000           milliseconds pass; due deadlines fire
     fail KAFKA_STORAGE_ERROR            the next append ends in this error
     config max_size=2   before the first event, or with `restart`
     restart             a new shard is loaded from what was appended
     unload              another broker leads the partition
 
-A client is its name: `a` is told its member id by the replies, and uses it from then on. Member ids
-are `<client>-<n>`. `forget-id a` makes the client `a` start anew.
+A client is its name: `a` gets its member id from the replies, and uses it from then on. Member ids
+are `<client>-<n>`. `forget-id a` makes the client `a` start again without one.
 """
 
 from __future__ import annotations
@@ -44,16 +44,21 @@ from dataclasses import replace
 from transcript_client import Client, protocols
 from transcript_records import named, shown_assignment, shown_record, topic_id, topic_partitions
 
-from ottla.coordinator.consumer.describing import described as described_consumer
-from ottla.coordinator.consumer.embedded import read_assignment, write_assignment
+from ottla.coordinator.classic.describe import (
+    describe_classic_group,
+    describe_unknown_group,
+    listed_group,
+)
+from ottla.coordinator.classic.group import ClassicGroup, GroupCoordinatorConfig
+from ottla.coordinator.consumer.consumer_protocol import read_assignment, write_assignment
+from ottla.coordinator.consumer.describe import describe_consumer_group as described_consumer
 from ottla.coordinator.consumer.group import ConsumerGroup
-from ottla.coordinator.describing import described, described_unknown, listed
-from ottla.coordinator.group import Group, GroupConfig
-from ottla.coordinator.kinds import Topics, TopicView
-from ottla.coordinator.outcome import Outcome
-from ottla.coordinator.shard import GroupShard
+from ottla.coordinator.group_shard import GroupCoordinatorShard
+from ottla.coordinator.group_type import TopicMetadata, TopicsImage
+from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
+from ottla.wire.fields import ZERO_UUID, Message
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -89,27 +94,26 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from ottla.wire.primitives import ZERO_UUID, Message
 
-ONCE = ("epoch", "owns", "full", "id")  # options of `beat` that do not stay
+ONCE = ("epoch", "owns", "full", "id")  # options of one `beat` only
 START_MS = 1_700_000_000_000
 
 
-class Play:
+class GroupTranscript:
     def __init__(self) -> None:
         self.now_ms = START_MS
-        self.log: list[Callable[[GroupShard], None]] = []  # how to load each part of it
+        self.log: list[Callable[[GroupCoordinatorShard], None]] = []  # how to load each part of it
         self.clients: dict[str, Client] = {}
         self.said: list[str] = []
         self.failure: ErrorCode | None = None
-        self.config = GroupConfig()
+        self.config = GroupCoordinatorConfig()
         self.numbers = itertools.count(1)
-        self.topics = Topics({name: TopicView(topic_id(name), 4) for name in "tu"})
+        self.topics = TopicsImage({name: TopicMetadata(topic_id(name), 4) for name in "tu"})
         self.shard = self.new_shard()
         self.shard.loaded(self.now_ms)
 
-    def new_shard(self) -> GroupShard:
-        shard = GroupShard(0, config=self.config, uuid=lambda: str(next(self.numbers)))
+    def new_shard(self) -> GroupCoordinatorShard:
+        shard = GroupCoordinatorShard(0, config=self.config, uuid=lambda: str(next(self.numbers)))
         shard.topics = self.topics
         return shard
 
@@ -131,7 +135,7 @@ class Play:
 
     def do_config(self, names: list[str], options: dict[str, str]) -> None:
         consumer = self.config.consumer
-        for key in [each for each in options if each.startswith("consumer_")]:
+        for key in [option for option in options if option.startswith("consumer_")]:
             value, name = options.pop(key), key.removeprefix("consumer_")
             if hasattr(consumer.timeouts, name):
                 consumer = replace(
@@ -170,8 +174,8 @@ class Play:
         self.failure = ErrorCode[names[0]]
 
     def do_topics(self, names: list[str], options: dict[str, str]) -> None:
-        self.topics = Topics(
-            {name: TopicView(topic_id(name), int(count)) for name, count in options.items()}
+        self.topics = TopicsImage(
+            {name: TopicMetadata(topic_id(name), int(count)) for name, count in options.items()}
         )
         self.shard.topics = self.topics
 
@@ -190,7 +194,7 @@ class Play:
 
     def beat(
         self, client: Client, options: dict[str, str], says_all: bool, owned: list[str] | None
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         topics = client.option("topics", "t").split(",") if says_all else None
         if says_all and "regex" in client.options and "topics" not in client.options:
             topics = None
@@ -209,7 +213,9 @@ class Play:
         )
         return self.send_beat(client, request)
 
-    def send_beat(self, client: Client, request: ConsumerGroupHeartbeatRequest) -> Outcome:
+    def send_beat(
+        self, client: Client, request: ConsumerGroupHeartbeatRequest
+    ) -> CoordinatorResult:
         return self.shard.consumer_group_heartbeat(
             request,
             version=int(client.option("version", "1")),
@@ -277,7 +283,7 @@ class Play:
             )
 
     def assignment(self, what: str) -> bytes:
-        """Words, or after `embedded:` what a real consumer's leader would say."""
+        """Plain words, or after `embedded:` the assignment of a real consumer's leader."""
         if not what.startswith("embedded:"):
             return what.encode()
         pairs = [name.rsplit("-", 1) for name in what.removeprefix("embedded:").split(",")]
@@ -359,7 +365,7 @@ class Play:
     def do_end(self, names: list[str], options: dict[str, str]) -> None:
         producer_id, commit = int(names[0][1:]), names[1] == "commit"
         self.shard.end_transaction(producer_id, commit=commit)
-        self.log.append(lambda shard: shard.load_end(producer_id, commit=commit))
+        self.log.append(lambda shard: shard.load_marker(producer_id, commit=commit))
 
     def do_fetch(self, names: list[str], options: dict[str, str]) -> None:
         group, *partitions = names
@@ -396,7 +402,7 @@ class Play:
 
     def do_list(self, names: list[str], options: dict[str, str]) -> None:
         for group in self.shard.groups.values():
-            shown = listed(group)
+            shown = listed_group(group)
             kind = "" if shown.group_type == "classic" else f" ({shown.group_type})"
             line = f"{shown.group_id}: {shown.group_state} {shown.protocol_type}".rstrip()
             self.say(line + kind)
@@ -407,8 +413,10 @@ class Play:
             if isinstance(group, ConsumerGroup):
                 self.describe_consumer(group)
                 continue
-            assert group is None or isinstance(group, Group)
-            shown = described_unknown(name, 6) if group is None else described(group)
+            assert group is None or isinstance(group, ClassicGroup)
+            shown = (
+                describe_unknown_group(name, 6) if group is None else describe_classic_group(group)
+            )
             code = "" if not shown.error_code else " " + ErrorCode(shown.error_code).name
             generation = "" if group is None else f" generation {group.generation}"
             self.say(
@@ -429,16 +437,16 @@ class Play:
             instance = f" ({member.instance_id})" if member.instance_id else ""
             classic = "" if member.member_type == 1 else " classic"
             owns = " ".join(
-                f"{each.topic_name}-{index}"
-                for each in member.assignment.topic_partitions
-                for index in each.partitions
+                f"{assigned.topic_name}-{index}"
+                for assigned in member.assignment.topic_partitions
+                for index in assigned.partitions
             )
             epoch = f"epoch {member.member_epoch}"
             self.say(f"  {member.member_id}{instance}{classic} {epoch} {owns}".rstrip())
 
-    # -- what comes of them
+    # -- responses
 
-    def carry_out(self, outcome: Outcome) -> None:
+    def carry_out(self, outcome: CoordinatorResult) -> None:
         replies = outcome.replies
         if outcome.records:
             if self.failure is not None:
@@ -450,7 +458,7 @@ class Play:
         for token, message in replies:
             self.tell(token, message)
 
-    def store(self, outcome: Outcome) -> None:
+    def store(self, outcome: CoordinatorResult) -> None:
         records = [Record(key=key, value=value) for key, value in outcome.records]
         producer_id = -1 if outcome.producer is None else outcome.producer[0]
         self.log.append(lambda shard: shard.load(records, producer_id))
@@ -498,7 +506,7 @@ class Play:
         raise AssertionError(message)
 
     def assigned(self, data: bytes) -> str:
-        """What the embedded protocol assigns, or the words that a scenario's leader said."""
+        """The assignment of the embedded protocol, or the words of a scenario's leader."""
         if data[:1] == b"\0":
             return ",".join(named(read_assignment(data, self.topics)))
         return data.decode()
@@ -516,9 +524,9 @@ class Play:
         if message.assignment is None:
             return f"NONE epoch {message.member_epoch}"
         client.owned = named(
-            (each.topic_id, index)
-            for each in message.assignment.topic_partitions
-            for index in each.partitions
+            (assigned.topic_id, index)
+            for assigned in message.assignment.topic_partitions
+            for index in assigned.partitions
         )
         owns = " ".join(client.owned) or "nothing"
         return f"NONE {message.member_id} epoch {message.member_epoch} owns {owns}"
@@ -546,11 +554,11 @@ class Play:
 
 
 def replay(written: str) -> str:
-    play = Play()
+    play = GroupTranscript()
     lines: list[str] = []
     for line in written.splitlines():
         if line.startswith(" "):
-            continue  # what came of it the last time
+            continue  # its recorded results
         lines.append(line)
         if line and not line.startswith("#"):
             lines.extend(play.play(line))

@@ -1,18 +1,18 @@
-"""A consumer of a transcript: what it remembers, and what it says of its subscription."""
+"""A consumer of a transcript: its memory and its subscription."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.wire.fields import Writer
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
-from ottla.wire.primitives import Writer
 
 
 @dataclass
 class Client:
-    """What a consumer remembers, and the options that it was last given."""
+    """A consumer's memory, and its last options."""
 
     name: str
     member_id: str = ""
@@ -43,8 +43,8 @@ def protocols(text: str, client: Client, owns: str | None) -> list[JoinGroupRequ
         subscription = ConsumerProtocolSubscription(topics=topics.split(","))
         if owns is not None:
             subscription.generation_id = client.generation
-            for each in owns.split(","):
-                topic, index = each.rsplit("-", 1)
+            for place in owns.split(","):
+                topic, index = place.rsplit("-", 1)
                 subscription.owned_partitions.append(OwnedTopic(topic, [int(index)]))
         writer = Writer()
         writer.buffer += version.to_bytes(2, "big")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.coordinator.consumer import records
-from ottla.coordinator.consumer.records import ConsumerKey
-from ottla.coordinator.keys import (
-    GroupKey,
-    OffsetKey,
+from ottla.coordinator.consumer.records import ConsumerGroupKey
+from ottla.coordinator.records import (
+    GroupMetadataKey,
+    OffsetCommitKey,
     read_group_value,
     read_key,
     read_offset_value,
@@ -19,11 +19,11 @@ from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAss
 
 def shown_record(key: bytes, value: bytes | None) -> str:
     match read_key(key):
-        case OffsetKey(group_id, topic, partition):
+        case OffsetCommitKey(group_id, topic, partition):
             if value is None:
                 return f"- {group_id} {topic}-{partition}"
             return f"+ {group_id} {topic}-{partition} {read_offset_value(value).offset}"
-        case GroupKey(group_id):
+        case GroupMetadataKey(group_id):
             if value is None:
                 return f"- {group_id}"
             group = read_group_value(value)
@@ -34,7 +34,7 @@ def shown_record(key: bytes, value: bytes | None) -> str:
             for member in group.members:
                 line += f" {member.member_id}={shown_assignment(member.assignment)}"
             return line
-        case ConsumerKey() as consumer_key:
+        case ConsumerGroupKey() as consumer_key:
             return shown_consumer_record(consumer_key, value)
     raise AssertionError(key)
 
@@ -44,13 +44,13 @@ def shown_assignment(data: bytes) -> str:
         return data.decode()
     assignment, _ = ConsumerProtocolAssignment.read(data, 2, 0)
     return ",".join(
-        f"{each.topic}-{index}"
-        for each in assignment.assigned_partitions
-        for index in each.partitions
+        f"{assigned.topic}-{index}"
+        for assigned in assignment.assigned_partitions
+        for index in assigned.partitions
     )
 
 
-def shown_consumer_record(key: ConsumerKey, value: bytes | None) -> str:
+def shown_consumer_record(key: ConsumerGroupKey, value: bytes | None) -> str:
     what = TYPES[key.type]
     where = f"{key.group_id} {what} {key.name}".rstrip()
     if value is None:
@@ -83,7 +83,7 @@ TYPES = {3: "epoch", 5: "member", 6: "target", 7: "target of", 8: "current", 16:
 
 
 def topic_id(name: str) -> bytes:
-    """In a scenario, a topic's id tells its name."""
+    """In a scenario, a topic's id contains its name."""
     return name.encode().ljust(16, b"_")
 
 

@@ -1,4 +1,4 @@
-"""Avro's resolution rules, with Apache's own Python checker as the second opinion."""
+"""Avro's resolution rules, with Apache's own Python checker as the oracle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.schemas.compatibility.check import LEVELS, incompatibilities
+from ottla.schemas.compatibility.incompatibilities import LEVELS, incompatibilities
 from ottla.schemas.schema_types import ParsedSchema, parse
 
 
@@ -53,7 +53,7 @@ AB_DEFAULT = record(field("a", "int"), field("b", "int", default=1))
 )
 def test_each_level_looks_in_its_direction(level: str, new: Any, old: Any, fits: bool) -> None:
     assert level in LEVELS
-    found = incompatibilities(level, avro_schema(new), [avro_schema(each) for each in old])
+    found = incompatibilities(level, avro_schema(new), [avro_schema(entry) for entry in old])
     assert (not found) is fits
 
 
@@ -80,7 +80,7 @@ def test_schemas_of_different_types_are_incompatible() -> None:
     ]
 
 
-def test_a_failure_takes_back_what_rested_on_it() -> None:
+def test_a_failure_revokes_the_assumptions_made_on_it() -> None:
     """S fits only if R does. R is tried first and fails, but another branch saves the field."""
 
     def top(kind: str, *more: Any) -> ParsedSchema:
@@ -151,7 +151,7 @@ def fields(draw: st.DrawFn, depth: int = 1) -> list[dict[str, Any]]:
 
 
 def value_of(schema: Any) -> Any:
-    """Some value of a type, the last branch of a union."""
+    """A value of the type; of a union, the last branch."""
     if isinstance(schema, list):
         return value_of(schema[-1])
     if isinstance(schema, str):
@@ -174,7 +174,7 @@ BOUNDED = settings(max_examples=150, deadline=None, suppress_health_check=[Healt
 
 @BOUNDED
 @given(types(), types())
-def test_what_is_compatible_can_be_read(old: Any, new: Any) -> None:
+def test_data_of_compatible_schemas_can_be_read(old: Any, new: Any) -> None:
     if incompatibilities("BACKWARD", avro_schema(new), [avro_schema(old)]):
         return
     writer = fastavro.parse_schema(json.loads(json.dumps(old)))

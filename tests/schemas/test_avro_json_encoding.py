@@ -57,7 +57,7 @@ def trees() -> st.SearchStrategy[dict[str, Any]]:
 
 @settings(max_examples=25, deadline=None)
 @given(trees())
-def test_json_goes_there_and_back(value: dict[str, Any]) -> None:
+def test_json_survives_a_round_trip(value: dict[str, Any]) -> None:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(TREE), value)
     node = node_of(TREE)
@@ -67,7 +67,7 @@ def test_json_goes_there_and_back(value: dict[str, Any]) -> None:
     assert json_text_of(node, data) == text
 
 
-def test_how_it_looks() -> None:
+def test_json_encoding_has_avros_form() -> None:
     schema = ["null", "float", {"type": "record", "name": "n.R", "fields": []}, "bytes"]
     node = node_of(schema)
     for text in ("null", '{"float":0.1}', '{"float":"NaN"}', '{"n.R":{}}', '{"bytes":"ÿ"}'):
@@ -80,7 +80,7 @@ def test_how_it_looks() -> None:
     [
         ("int", "2147483648", "2147483648 is not a number of type int"),
         ("int", "true", "true is not a number of type int"),
-        ("int", "{", "no JSON"),
+        ("int", "{", "not JSON"),
         (["null", "string"], '"x"', 'write one of null, {"string": "..."}'),
         ({"type": "array", "items": "int"}, "[1, null]", "[1]: null is not a number"),
         (TREE, '{"nope": 1}', "a.b.Tree has no field nope; it has int, long"),
@@ -90,7 +90,7 @@ def test_how_it_looks() -> None:
         ("float", "1e300", "is not a number that fits"),
     ],
 )
-def test_what_does_not_fit(schema: Any, text: str, sentence: str) -> None:
+def test_values_that_do_not_fit_are_refused(schema: Any, text: str, sentence: str) -> None:
     with pytest.raises(AvroDataError) as raised:
         binary_of(node_of(schema), text)
     assert sentence in str(raised.value)
@@ -107,6 +107,6 @@ def test_what_does_not_fit(schema: Any, text: str, sentence: str) -> None:
         ({"type": "record", "name": "R", "fields": [{"name": "r", "type": "R"}]}, b"\0" * 400),
     ],
 )
-def test_bytes_that_make_no_sense_are_refused(schema: Any, data: bytes) -> None:
+def test_malformed_bytes_are_refused(schema: Any, data: bytes) -> None:
     with pytest.raises(AvroDataError):
         json_text_of(node_of(schema), data)

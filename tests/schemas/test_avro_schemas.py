@@ -1,4 +1,4 @@
-"""Avro schemas: what is refused, and the text that is stored."""
+"""Avro schemas: refused ones, and the stored text."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_normal_form_has_an_order_for_properties_and_aliases() -> None:
         ('{"type": "array"}', "no items"),
     ],
 )  # fmt: skip
-def test_what_is_no_schema_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_invalid_schemas_are_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidSchema, match=reason):
         parse("AVRO", text, {})
 

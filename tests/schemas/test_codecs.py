@@ -11,7 +11,7 @@ import pytest
 from ottla.schemas.avro.codec import AvroCodec
 from ottla.schemas.invalid_schema import InvalidSchema
 from ottla.schemas.json_schema.validator import InvalidValue, JsonValidator
-from ottla.schemas.protobuf.dynamic import MessageTypes, message_indexes, message_name
+from ottla.schemas.protobuf.message_types import MessageTypes, message_indexes, message_name
 from ottla.schemas.protobuf.values import MessageValues
 from ottla.schemas.schema_types import ParsedSchema, parse
 
@@ -86,13 +86,13 @@ def test_avro_resolves_references_and_the_readers_schema() -> None:
     assert AvroCodec(old, new).decode(data) == {"n": 3, "at": {"s": "x"}}
 
 
-def test_avro_writes_bytes_alone_without_a_size() -> None:
+def test_avro_writes_top_level_bytes_without_a_size() -> None:
     codec = AvroCodec(parse("AVRO", '"bytes"', {}))
     assert codec.encode(b"abc") == b"abc"
     assert codec.decode(b".....abc", 5) == b"abc"
 
 
-def test_a_record_that_nests_without_end_is_an_error_and_not_the_end_of_the_process() -> None:
+def test_an_endlessly_nested_record_is_an_error_and_no_crash() -> None:
     text = '{"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}'
     codec = AvroCodec(parse("AVRO", text, {}))
     assert codec.decode(b"\x02\x00") == {"next": {"next": None}}
@@ -142,7 +142,7 @@ def _proto() -> ParsedSchema:
     return parse("PROTOBUF", PROTO, {"common.proto": COMMON})
 
 
-def test_protobuf_messages_are_dicts_and_back() -> None:
+def test_protobuf_messages_survive_as_dicts() -> None:
     types = MessageTypes(_proto())
     values = MessageValues(types.by_name("shop.Order"))
     at = datetime.datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=datetime.UTC)
@@ -182,7 +182,7 @@ def test_protobuf_finds_messages_by_their_indexes() -> None:
         types.by_indexes((5,))
 
 
-def test_two_versions_of_a_message_do_not_meet() -> None:
+def test_two_versions_of_a_message_do_not_conflict() -> None:
     old = MessageTypes(parse("PROTOBUF", 'syntax = "proto3"; message A { int32 a = 1; }', {}))
     new = MessageTypes(parse("PROTOBUF", 'syntax = "proto3"; message A { string a = 1; }', {}))
     assert new.by_name("A")(a="x").a == "x"
@@ -210,8 +210,8 @@ def test_json_values_are_checked_with_references() -> None:
         validator.check({"to": {"street": 1}})
 
 
-def test_drafts_say_what_a_keyword_means() -> None:
-    """In draft 7 the siblings of $ref are nothing; since 2019-09 they count."""
+def test_the_draft_determines_the_meaning_of_a_keyword() -> None:
+    """Draft 7 ignores siblings of $ref; since 2019-09 they apply."""
     text = '{"$schema": "%s", "$ref": "#/definitions/a", "maximum": 1, "definitions": {"a": {}}}'
     JsonValidator(parse("JSON", text % "http://json-schema.org/draft-07/schema#", {})).check(5)
     late = JsonValidator(parse("JSON", text % "https://json-schema.org/draft/2020-12/schema", {}))

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.schemas.framing import (
-    NotFramed,
-    SchemaName,
+    FramingError,
+    RecordSchemaId,
     indexes_bytes,
     read_indexes,
-    split,
+    split_frame,
     with_guid,
     with_id,
 )
@@ -24,16 +24,16 @@ from ottla.schemas.framing import (
 def test_an_id_stands_before_the_payload(id: int, payload: bytes) -> None:
     framed = with_id(id, payload)
     assert framed == SchemaId("AVRO", id).id_to_bytes() + payload
-    name, position = split(framed)
-    assert (name, framed[position:]) == (SchemaName(id), payload)
+    name, position = split_frame(framed)
+    assert (name, framed[position:]) == (RecordSchemaId(id), payload)
 
 
 @given(st.uuids(), st.binary())
 def test_a_guid_stands_before_the_payload(guid: uuid.UUID, payload: bytes) -> None:
     framed = with_guid(str(guid), payload)
     assert framed == SchemaId("AVRO", guid=str(guid)).guid_to_bytes() + payload
-    name, position = split(framed)
-    assert (name, framed[position:]) == (SchemaName(0, str(guid)), payload)
+    name, position = split_frame(framed)
+    assert (name, framed[position:]) == (RecordSchemaId(0, str(guid)), payload)
 
 
 @given(st.lists(st.integers(0, 2**20), min_size=1, max_size=8))
@@ -45,11 +45,11 @@ def test_message_indexes_are_zig_zag_varints(indexes: list[int]) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\0\0\0", b"\1" + bytes(15), b"{}", b"\2abcdefgh"])
 def test_bytes_without_a_schema_are_refused(data: bytes) -> None:
-    with pytest.raises(NotFramed):
-        split(data)
+    with pytest.raises(FramingError):
+        split_frame(data)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff\xff\xff\xff\xff\xff", b"\x02", b"\xfe\1\0"])
 def test_indexes_that_do_not_end_are_refused(data: bytes) -> None:
-    with pytest.raises(NotFramed):
+    with pytest.raises(FramingError):
         read_indexes(data, 0)

@@ -1,4 +1,4 @@
-"""A stranger's schema is refused or judged within its bounds: no hang, no RecursionError."""
+"""A hostile schema is refused or compared within bounds: no hang, no RecursionError."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.schemas.compatibility.check import incompatibilities
+from ottla.schemas.compatibility.incompatibilities import incompatibilities
 from ottla.schemas.limits import STEPS_MAX, TEXT_CHARS_MAX
 from ottla.schemas.schema_types import InvalidSchema, parse
 
@@ -25,7 +25,7 @@ from ottla.schemas.schema_types import InvalidSchema, parse
         ("JSON", '{"$ref":"#"}', "refers to itself"),
         ("JSON", '{"$ref":"http://127.0.0.1:1/schema.json"}', "Nothing is fetched"),
         ("JSON", '{"$ref":"file:///etc/passwd"}', "Nothing is fetched"),
-        ("JSON", '{"minimum":1e999}', "no double"),
+        ("JSON", '{"minimum":1e999}', "not a double"),
         ("PROTOBUF", "message A {" * 5000, "nested more than"),
         ("PROTOBUF", "option (a) = " + "{a:" * 5000, "nested more than"),
         ("PROTOBUF", f"package {'a.' * 1000}b;", "a name has more than"),
@@ -40,7 +40,7 @@ def test_a_hostile_text_is_invalid(kind: str, text: str, reason: str) -> None:
         parse(kind, text, {})
 
 
-def test_a_default_of_recursive_unions_is_not_tried_for_ever() -> None:
+def test_the_default_of_recursive_unions_is_checked_in_bounded_time() -> None:
     branches = ["null", "A", "B"]
     value: Any = 1
     for _ in range(40):
@@ -58,7 +58,7 @@ def test_a_default_of_recursive_unions_is_not_tried_for_ever() -> None:
 
 
 @pytest.mark.parametrize("text", ['"' + '\\"' * 200_000, " " * 500_000 + "!"])
-def test_texts_that_invite_a_scan_from_each_place_are_read_once(text: str) -> None:
+def test_texts_that_invite_quadratic_scans_are_read_once(text: str) -> None:
     for kind in ("AVRO", "JSON", "PROTOBUF"):
         with pytest.raises(InvalidSchema):
             parse(kind, text, {})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.schemas.compatibility.check import incompatibilities
+from ottla.schemas.compatibility.incompatibilities import incompatibilities
 from ottla.schemas.schema_types import InvalidSchema, ParsedSchema, normalize, parse
 
 
@@ -46,7 +46,7 @@ def test_canonical_text_keeps_the_order_and_the_normal_form_sorts() -> None:
         ({"$ref": "other.json"}, "Nothing is fetched"),
     ],
 )
-def test_what_is_no_schema_is_refused_with_path_and_reason(value: Any, reason: str) -> None:
+def test_invalid_schemas_are_refused_with_path_and_reason(value: Any, reason: str) -> None:
     with pytest.raises(InvalidSchema, match=reason):
         schema(value)
 
@@ -60,7 +60,7 @@ def test_references_are_found_by_name_id_pointer_and_anchor() -> None:
         assert incompatibilities("BACKWARD", found, [schema({"type": "string"})])
 
 
-def test_keywords_beside_a_reference_count_since_2019() -> None:
+def test_keywords_beside_a_reference_apply_since_2019() -> None:
     value = {"$ref": "#/$defs/s", "maxLength": 3, "$defs": {"s": {"type": "string"}}}
     new = "https://json-schema.org/draft/2019-09/schema"
     assert backward({"type": "string"}, value) == []
@@ -198,7 +198,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(SCHEMAS, SCHEMAS, st.lists(VALUES, min_size=5, max_size=15))
-def test_what_is_compatible_is_accepted(old: Any, new: Any, values: list[Any]) -> None:
+def test_compatible_schemas_are_accepted(old: Any, new: Any, values: list[Any]) -> None:
     if backward(old, new):
         return
     writer, reader = jsonschema.Draft7Validator(old), jsonschema.Draft7Validator(new)

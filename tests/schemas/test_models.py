@@ -22,7 +22,7 @@ from ottla.schemas.models.json_schema import json_text
 from ottla.schemas.models.proto_file import proto_file
 from ottla.schemas.models.python_type import Digits, describe
 from ottla.schemas.models.values import AVRO, JSON, PROTOBUF, ModelValues
-from ottla.schemas.protobuf.dynamic import MessageTypes
+from ottla.schemas.protobuf.message_types import MessageTypes
 from ottla.schemas.protobuf.values import MessageValues
 from ottla.schemas.schema_types import parse
 
@@ -134,18 +134,18 @@ def _protobuf(value: Any) -> Any:
 
 @pytest.mark.parametrize("way", [_avro, _json, _protobuf])
 @pytest.mark.parametrize("make", [_order, _customer])
-def test_an_instance_comes_back_as_it_was(way: Any, make: Any) -> None:
+def test_an_instance_survives_a_round_trip(way: Any, make: Any) -> None:
     assert way(make()) == make()
 
 
 @pytest.mark.parametrize("way", [_avro, _json])
-def test_a_union_of_models_comes_back_as_the_right_one(way: Any) -> None:
+def test_a_union_of_models_keeps_its_member(way: Any) -> None:
     drawing = Drawing([Circle(1.0), Square(2.0)])
     assert way(drawing) == drawing
 
 
 def test_defaults_are_in_the_schema() -> None:
-    fields = {each["name"]: each for each in json.loads(avro_text(describe(Order)))["fields"]}
+    fields = {entry["name"]: entry for entry in json.loads(avro_text(describe(Order)))["fields"]}
     assert fields["note"] == {"name": "note", "type": ["null", "string"], "default": None}
     assert fields["ratio"]["default"] == 0.5
     assert fields["by_sku"]["default"] == {}
@@ -173,7 +173,7 @@ def test_numbers_of_protobuf_fields_can_be_given() -> None:
         (tuple[int, str], "a tuple in a schema"),
     ],
 )
-def test_an_annotation_that_no_schema_can_say_is_an_error(of: Any, words: str) -> None:
+def test_an_inexpressible_annotation_is_an_error(of: Any, words: str) -> None:
     with pytest.raises(InvalidSchema, match=words):
         describe(of)
 
@@ -183,8 +183,8 @@ def test_a_decimal_without_a_size_is_an_error_in_avro() -> None:
         avro_text(describe(Decimal))
 
 
-def test_a_dataclass_that_came_by_value_still_has_no_defaults() -> None:
-    """As Spark's workers get a class of a job's own file: what stands for no default is a copy."""
+def test_a_dataclass_pickled_by_value_still_has_no_defaults() -> None:
+    """As Spark's workers get a class of a job's file: the marker for no default is a copy."""
 
     @dataclass
     class Sale:
@@ -192,6 +192,6 @@ def test_a_dataclass_that_came_by_value_still_has_no_defaults() -> None:
         amount: int
 
     before = avro_text(describe(Sale), "")
-    for each in dataclasses.fields(Sale):
-        each.default = each.default_factory = type(dataclasses.MISSING)()  # type: ignore[call-arg]
+    for entry in dataclasses.fields(Sale):
+        entry.default = entry.default_factory = type(dataclasses.MISSING)()  # type: ignore[call-arg]
     assert avro_text(describe(Sale), "") == before

@@ -12,9 +12,9 @@ from grpc_tools import protoc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.schemas.compatibility.check import incompatibilities
-from ottla.schemas.protobuf.descriptor_writing import descriptor_of
-from ottla.schemas.protobuf.dynamic import message_indexes
+from ottla.schemas.compatibility.incompatibilities import incompatibilities
+from ottla.schemas.protobuf.descriptor_writer import descriptor_of
+from ottla.schemas.protobuf.message_types import message_indexes
 from ottla.schemas.record_names import record_names
 from ottla.schemas.schema_types import InvalidSchema, formatted, normalize, parse
 
@@ -117,7 +117,7 @@ def compiled(text: str, folder: Path) -> Any:
 
 
 def in_order(file: Any) -> Any:
-    """protoc has fields in the order of the text; Confluent's form has oneofs behind the others."""
+    """protoc has fields in the order of the text; Confluent's form has oneofs last."""
     todo = list(file.message_type)
     while todo:
         message = todo.pop()
@@ -127,7 +127,7 @@ def in_order(file: Any) -> Any:
     return file
 
 
-def test_canonical_text_has_confluents_form_and_is_its_own() -> None:
+def test_canonical_text_has_confluents_form_and_is_stable() -> None:
     assert parse("PROTOBUF", EVERYTHING, {}).canonical == CANONICAL
     assert parse("PROTOBUF", CANONICAL, {}).canonical == CANONICAL
 
@@ -177,7 +177,7 @@ def test_the_normal_form_has_full_names_in_order() -> None:
         ('syntax = "proto4";', "proto4"),
     ],
 )
-def test_what_is_no_schema_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_invalid_schemas_are_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidSchema, match=reason):
         parse("PROTOBUF", text, {})
 
@@ -256,7 +256,7 @@ def message_class(fields: dict[int, str]) -> Any:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(FIELDS, FIELDS)
-def test_what_is_compatible_can_be_read(old: dict[int, str], new: dict[int, str]) -> None:
+def test_data_of_compatible_schemas_can_be_read(old: dict[int, str], new: dict[int, str]) -> None:
     schemas = [parse("PROTOBUF", proto(fields), {}) for fields in (old, new)]
     if incompatibilities("BACKWARD", schemas[1], schemas[:1]):
         return
@@ -272,7 +272,7 @@ def test_what_is_compatible_can_be_read(old: dict[int, str], new: dict[int, str]
         assert read.HasField(f"f{number}"), (number, old, new)
 
 
-def test_entries_of_maps_that_are_written_out_are_kept_and_are_maps() -> None:
+def test_explicit_map_entries_are_kept_and_are_maps() -> None:
     """As Confluent's registry keeps them for a schema that came as a descriptor."""
     text = """syntax = "proto3";
         message Outer { map<string, int32> m = 1; message Inner { int32 i = 1; } }"""

@@ -19,8 +19,8 @@ from google.protobuf import descriptor_pool, message_factory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.schemas.compatibility.check import incompatibilities
-from ottla.schemas.protobuf.descriptor_writing import descriptor_of
+from ottla.schemas.compatibility.incompatibilities import incompatibilities
+from ottla.schemas.protobuf.descriptor_writer import descriptor_of
 from ottla.schemas.schema_types import parse
 
 BOUNDED = settings(
@@ -84,10 +84,10 @@ class AvroRecords:
         elif edit == 3 and isinstance(field["type"], str):
             field["type"] = ["null", field["type"]]
         elif edit == 4:
-            named = [each["type"] for each in fields if each["name"] == "e"]
+            named = [entry["type"] for entry in fields if entry["name"] == "e"]
             for enum in named:
                 symbol = rng.choice("ABCD")
-                kept = [each for each in enum["symbols"] if each != symbol]
+                kept = [entry for entry in enum["symbols"] if entry != symbol]
                 enum["symbols"] = kept if symbol in enum["symbols"] and kept else [*kept, symbol]
                 enum["default"] = enum["symbols"][0]
         elif edit == 5:
@@ -97,7 +97,7 @@ class AvroRecords:
         return json.dumps(schema)
 
     def check(self, rng: random.Random, old: dict[str, Any], new: dict[str, Any]) -> None:
-        writer, reader = (fastavro.parse_schema(copy.deepcopy(each)) for each in (old, new))
+        writer, reader = (fastavro.parse_schema(copy.deepcopy(entry)) for entry in (old, new))
         data = io.BytesIO()
         fastavro.schemaless_writer(data, writer, self.value(rng, old))
         data.seek(0)
@@ -181,7 +181,7 @@ class JsonObjects:
 
     def _fitting(self, schema: Any) -> list[Any]:
         validator = jsonschema.Draft7Validator(schema)
-        return [each for each in JSON_VALUES if validator.is_valid(each)]
+        return [entry for entry in JSON_VALUES if validator.is_valid(entry)]
 
 
 # Protobuf
@@ -242,8 +242,8 @@ class ProtoMessages:
             label = "" if field["kind"].startswith("map") or is_in_oneof(field) else field["label"]
             return f"{label} {field['kind']} f{number} = {number};"
 
-        plain = "".join(line(*each) for each in schema.items() if not is_in_oneof(each[1]))
-        inside = "".join(line(*each) for each in schema.items() if is_in_oneof(each[1]))
+        plain = "".join(line(*entry) for entry in schema.items() if not is_in_oneof(entry[1]))
+        inside = "".join(line(*entry) for entry in schema.items() if is_in_oneof(entry[1]))
         oneof = f"oneof o {{ {inside} }}" if inside else ""
         inner = "message Inner { int32 x = 1; } enum E { A = 0; B = 1; }"
         return f'syntax = "proto3"; message M {{ {plain} {oneof} {inner} }}'
@@ -255,11 +255,11 @@ class ProtoMessages:
         values = dict(old)
         for number, field in old.items():
             self._set(written, f"f{number}", field)
-            if is_in_oneof(field):  # the last one that is set is the one that counts
+            if is_in_oneof(field):  # the last one set counts
                 values = {
-                    other: each
-                    for other, each in values.items()
-                    if other == number or not is_in_oneof(each)
+                    other: value
+                    for other, value in values.items()
+                    if other == number or not is_in_oneof(value)
                 }
         read = self._class(new).FromString(written.SerializeToString())
         arrived = {field.number for field, _ in read.ListFields()}
@@ -306,7 +306,7 @@ def pair(language: Any, seed: int) -> tuple[random.Random, Any, Any, bool]:
 
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda it: it.kind)
-def test_what_is_compatible_after_edits_can_be_read(language: Any) -> None:
+def test_data_of_compatible_edits_can_be_read(language: Any) -> None:
     verdicts: list[bool] = []
 
     @BOUNDED

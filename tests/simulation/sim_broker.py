@@ -1,4 +1,4 @@
-"""A broker of the simulation: everything of a real one that has to do with replication.
+"""A simulated broker: all parts of a real one that concern replication.
 
 Real: logs (on files in memory), partitions, followers, fetchers, fetch sessions and the handlers of
 Fetch and ListOffsets, in-sync sets and their writes, the image and who follows it, the controller
@@ -16,24 +16,25 @@ from random import Random
 from typing import Any
 
 from sim_line import SimLine
-from sim_loop import Life
+from sim_loop import SimulatedProcess
 from sim_network import Links
 from sim_store import SimStore
 
 from ottla.broker import registration
-from ottla.broker.context import Context, Session
+from ottla.broker.client_session import ClientSession
+from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.handlers import fetch as fetch_handler
 from ottla.broker.handlers import list_offsets as list_offsets_handler
 from ottla.broker.registration import Registration
 from ottla.broker.replication import Replication
-from ottla.broker.sessions import FetchSessions
-from ottla.cluster import campaign
-from ottla.cluster.campaign import Campaign
-from ottla.cluster.commits import Commits
+from ottla.broker.request_context import RequestContext
+from ottla.cluster import controller_election
 from ottla.cluster.controller import Controller
-from ottla.cluster.image import Image
-from ottla.cluster.metadata import Metadata
-from ottla.cluster.store import StoreError
+from ottla.cluster.controller_election import ControllerElection
+from ottla.cluster.image import MetadataImage
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.metadata_writer import MetadataWriter
+from ottla.cluster.store import MetaStoreError
 from ottla.config import Listener, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import READ_UNCOMMITTED, Partition
@@ -43,8 +44,8 @@ from ottla.storage.store import LogStore
 from ottla.testing.memory_files import MemoryFiles
 from ottla.wire.apis import ApiKey
 
-# What is a second in life is less here.
-campaign.LOOK_INTERVAL_S = 0.05
+# Shorter than in production.
+controller_election.CHECK_INTERVAL_S = 0.05
 registration.RETRY_S = 0.02
 DATA = "/data"
 FETCH_VERSION = 17
@@ -53,7 +54,7 @@ LIST_OFFSETS_VERSION = 7
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds become what seconds are in life."""
+    """Scales real seconds to simulated milliseconds."""
 
     lag_max_ms: int = 150
     session_s: float = 0.2
@@ -79,7 +80,7 @@ class Times:
 
 
 class Machine:
-    """What outlives a broker's lives: its number and its disk."""
+    """A machine outlives its broker processes: id and disk."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -91,7 +92,7 @@ class Machine:
         """How wrong its clock is."""
 
 
-class BrokerLife(Life):
+class BrokerLife(SimulatedProcess):
     def __init__(self, machine: Machine, world: Any, config: LogConfig, times: Times) -> None:
         machine.lives += 1
         super().__init__(machine.name)
@@ -106,21 +107,24 @@ class BrokerLife(Life):
         self.config = times.config()
         self.fetch_sessions = FetchSessions(100, seed=machine.number * 1000 + machine.lives)
         self.meta_store = SimStore(world.store, world.links, machine.name, times.store_patience_s)
-        self.metadata = Metadata(self.meta_store)
+        self.metadata = MetadataCache(self.meta_store)
         self.failed = asyncio.Event()
         self.shutting_down = False
         self.session_is_gone = False
         """By the store; we may not know it yet."""
 
     @property
-    def image(self) -> Image:
+    def image(self) -> MetadataImage:
         return self.metadata.image
+
+    def _config(self) -> ServerConfig:
+        return self.config
 
     def now_ms(self) -> int:
         return self.links.loop.now_ms() + self.machine.clock_ms
 
     def begin(self) -> None:
-        """In its own context from here on."""
+        """Runs in the context of its life."""
         self.spawn(self._live())
 
     async def _live(self) -> None:
@@ -128,7 +132,15 @@ class BrokerLife(Life):
             [DATA], self.log_config, self.now_ms(), files=self.machine.files,
             node_id=self.number, cluster_id="simulated",
         )  # fmt: skip
-        self.replication = Replication(self, self.meta_store)
+        self.replication = Replication(
+            self.number,
+            self.meta_store,
+            self.metadata,
+            config=self._config,
+            clock=self,
+            open_connection=self.open,
+            partitions=lambda: self.partitions,
+        )
         self.partitions = Partitions(
             self.number,
             self.store,
@@ -137,29 +149,41 @@ class BrokerLife(Life):
             on_role=self.replication.on_role,
         )
         await self._insist(self.metadata.refresh)
-        self.commits = Commits(self.meta_store, self.metadata)
+        self.commits = MetadataWriter(self.meta_store, self.metadata)
         self.controller = Controller(
             self.meta_store,
             self.metadata,
             self.commits,
             broker_id=self.number,
-            config=lambda: self.config,
-            dice=Random(self.number),
+            config=self._config,
+            rng=Random(self.number),
         )
-        self.campaign = Campaign(
+        self.election = ControllerElection(
             self.controller,
             self.metadata,
             broker_id=self.number,
-            config=lambda: self.config,
+            config=self._config,
             now_ms=self.now_ms,
         )
-        self.registration = Registration(self, self.meta_store, self.commits)
+        self.registration = Registration(
+            self.meta_store,
+            self.commits,
+            self.metadata,
+            broker_id=self.number,
+            config=self._config,
+            listeners=(Listener("PLAINTEXT", "localhost", 9000 + self.number, "PLAINTEXT"),),
+            dirs=self.store.dirs,
+            now_ms=self.now_ms,
+            on_lost=self.fence,
+            on_regained=self.unfence,
+            on_replaced=self.failed.set,
+        )
         await self._join()
         self.partitions.start(self.image, self.now_ms())
-        self.metadata.on_image(self._apply)
+        self.metadata.add_listener(self._apply)
         await self._insist(self.metadata.start)
         self._apply(self.image)
-        await self.campaign.start()
+        await self.election.start()
         self.registration.watch()
         self.spawn(self._tick())
 
@@ -167,10 +191,10 @@ class BrokerLife(Life):
         while True:
             try:
                 return await work()
-            except StoreError:
+            except MetaStoreError:
                 await asyncio.sleep(0.01)
 
-    def _apply(self, image: Image) -> None:
+    def _apply(self, image: MetadataImage) -> None:
         self.partitions.apply(image, self.now_ms())
         for partition in self.partitions:
             if partition.leads:
@@ -184,15 +208,15 @@ class BrokerLife(Life):
                 await self.registration.register()
                 self.session_is_gone = False
                 return
-            except StoreError:  # cut off; what may be half done is undone
+            except MetaStoreError:  # truncates a partial write
                 self.meta_store.session.expire()
-            except KafkaError:  # our last life is not forgotten yet
+            except KafkaError:  # the previous incarnation has not expired yet
                 pass
             await asyncio.sleep(0.01)
 
     @property
     def registered(self) -> bool:
-        """In this life: what is known of the one before it may not be gone yet."""
+        """True in this incarnation: the previous registration may not have expired yet."""
         membership = getattr(getattr(self, "registration", None), "_membership", None)
         me = self.image.brokers.get(self.number)
         if membership is None or me is None or self.session_is_gone:
@@ -202,10 +226,7 @@ class BrokerLife(Life):
     @property
     def has_no_disk(self) -> bool:
         """Its log directory has failed, which ends a broker that has no other."""
-        return hasattr(self, "store") and all(each.offline for each in self.store.dirs)
-
-    def advertised(self) -> tuple[Listener, ...]:
-        return (Listener("PLAINTEXT", "localhost", 9000 + self.number, "PLAINTEXT"),)
+        return hasattr(self, "store") and all(log_dir.offline for log_dir in self.store.dirs)
 
     def fence(self) -> None:
         self.partitions.fence(self.now_ms())
@@ -216,7 +237,7 @@ class BrokerLife(Life):
         self._apply(self.image)
 
     async def _tick(self) -> None:
-        """What runs on timers: lagging followers, checkpoints, flushes."""
+        """Periodic work: lagging followers, checkpoints, flushes."""
         while True:
             await asyncio.sleep(self.links.chance.uniform(0.5, 1.0) * self.times.tick_s)
             now_ms = self.now_ms()
@@ -233,10 +254,6 @@ class BrokerLife(Life):
 
     # Lines
 
-    @property
-    def neighbours(self) -> BrokerLife:
-        return self
-
     async def open(self, broker_id: int) -> Any:
         machine = self.world.machines[broker_id]
         return await SimLine.open(
@@ -244,12 +261,12 @@ class BrokerLife(Life):
         )
 
     def serve(self, request: Any, api_key: int) -> Any:
-        session = Session(listener="PLAINTEXT", client_host="sim", client_port=0)
+        session = ClientSession(listener="PLAINTEXT", client_host="sim", client_port=0)
         if api_key == ApiKey.FETCH:
-            ctx = Context(self, session, FETCH_VERSION, "sim", self.now_ms())
+            ctx = RequestContext(self, session, FETCH_VERSION, "sim", self.now_ms())
             return fetch_handler.handle(ctx, request)
         assert api_key == ApiKey.LIST_OFFSETS
-        ctx = Context(self, session, LIST_OFFSETS_VERSION, "sim", self.now_ms())
+        ctx = RequestContext(self, session, LIST_OFFSETS_VERSION, "sim", self.now_ms())
         return list_offsets_handler.handle(ctx, request)
 
     # Clients
@@ -263,7 +280,7 @@ class BrokerLife(Life):
             appended = partition.append(memoryview(bytearray(data)), self.now_ms())
         except KafkaError as error:
             return error.code, -1, partition.leader_epoch if partition is not None else -1
-        except AttributeError:  # it has only just begun to live
+        except AttributeError:  # it has just started
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1
         epoch = partition.leader_epoch
         future = self.links.loop.create_future()

@@ -1,4 +1,5 @@
-"""A line between two brokers of the simulation: what `ottla.net.line.Line` is to real ones.
+"""A line between two brokers of the simulation: what
+`ottla.net.inter_broker_connection.InterBrokerConnection` is to real ones.
 
 Requests and responses keep their order. A line breaks when either end dies, and it may break when
 a cut ends.
@@ -11,11 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from sim_loop import Life
+from sim_loop import SimulatedProcess
 from sim_network import Channel, Links
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.net.line import Unreachable
+from ottla.net.inter_broker_connection import BrokerUnreachable
 from ottla.slices import FileSlice
 from ottla.wire.messages.fetch import FetchResponse
 
@@ -24,7 +25,9 @@ Serve = Callable[[Any, int], Any]
 
 
 class SimLine:
-    def __init__(self, links: Links, near: Life, far: Life, serve: Serve) -> None:
+    def __init__(
+        self, links: Links, near: SimulatedProcess, far: SimulatedProcess, serve: Serve
+    ) -> None:
         self.closed = asyncio.Event()
         self._links = links
         self._near, self._far = near, far
@@ -38,17 +41,22 @@ class SimLine:
 
     @classmethod
     async def open(
-        cls, links: Links, near: Life, far: Callable[[], Life | None], name: str, timeout_s: float
+        cls,
+        links: Links,
+        near: SimulatedProcess,
+        far: Callable[[], SimulatedProcess | None],
+        name: str,
+        timeout_s: float,
     ) -> SimLine:
-        """Unreachable if nobody is there, or nothing comes through."""
+        """Raises if no broker listens there, or the link is cut."""
 
-        def answer(life: Life) -> Life:
+        def answer(life: SimulatedProcess) -> SimulatedProcess:
             return life
 
         try:
             found = await links.call(near.name, name, far, answer, timeout_s)
         except Exception as error:
-            raise Unreachable(str(error), refused=getattr(error, "refused", False)) from None
+            raise BrokerUnreachable(str(error), refused=getattr(error, "refused", False)) from None
         return cls(links, near, found, found.serve)
 
     def send(
@@ -138,7 +146,7 @@ def _settle(future: asyncio.Future[Any], response: Any) -> None:
 
 
 def read_records(response: FetchResponse) -> None:
-    """What net/ does when it sends: bytes of files become bytes on their way."""
+    """As net/ does when it sends: reads file slices into bytes."""
     for topic in response.responses:
         for data in topic.partitions:
             if isinstance(data.records, FileSlice):

@@ -1,9 +1,9 @@
-"""An event loop in which time passes only when nobody has anything to do.
+"""An event loop in which time passes only when no callback is ready.
 
 Everything that is written with asyncio runs here as it is, but a second of waiting costs nothing,
 and the same seed gives the same order of events, each time.
 
-What runs belongs to a `Life` (a process, so to speak) by its context. A life can be paused: its
+Callbacks belong to a `Life` (a simulated process) by their context. A life can be paused: its
 callbacks wait. It can be killed: they are never run again, and no `finally` is, as after kill -9.
 """
 
@@ -22,8 +22,8 @@ ENDS_MAX = 5
 LAST_WORD_S = 0.03
 
 
-class Life:
-    """What one process is to the loop."""
+class SimulatedProcess:
+    """A simulated process."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -64,11 +64,11 @@ class Life:
             callback()
 
 
-LIFE: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", default=None)
+LIFE: contextvars.ContextVar[SimulatedProcess | None] = contextvars.ContextVar("life", default=None)
 
 
 class Ready(deque[asyncio.Handle]):
-    """The loop's queue; gives out an empty handle in place of one whose life does not go on now."""
+    """The loop's queue; returns an empty handle for a callback of a paused or dead life."""
 
     def __init__(self, nothing: asyncio.Handle) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Ready(deque[asyncio.Handle]):
 
 
 class NoSelector:
-    """Nobody outside of this process ever calls."""
+    """A selector without sockets, because no other process connects."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -108,8 +108,8 @@ class SimLoop(asyncio.BaseEventLoop):
         nothing.cancel()
         self.ready = self._ready = Ready(nothing)
         self.errors: list[str] = []
-        self.lives: list[Life] = []
-        self._tasks: list[asyncio.Task[Any]] = []  # those of the dead are not to be missed
+        self.lives: list[SimulatedProcess] = []
+        self._tasks: list[asyncio.Task[Any]] = []  # tasks of dead lives, too
         self.set_task_factory(self._make_task)
         self.set_exception_handler(self._note)
 
@@ -117,7 +117,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.now_s
 
     def now_ms(self) -> int:
-        """A Clock's word for it."""
+        """The current time, as of a Clock."""
         return round(self.now_s * 1000)
 
     def _make_task(
@@ -128,11 +128,11 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def end(self) -> None:
-        """Everything that still runs, or would if it lived, goes in good order."""
+        """Cancels all tasks, also those of dead lives."""
         for life in self.lives:
             life.dead = life.paused = False
         self.set_exception_handler(lambda loop, context: None)
-        for _ in range(ENDS_MAX):  # some have a last word, which takes its time
+        for _ in range(ENDS_MAX):  # some need time for their cleanup
             pending = [task for task in self._tasks if not task.done()]
             if not pending:
                 break
@@ -143,7 +143,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.close()
 
     def ended(self, task: asyncio.Task[Any]) -> None:
-        """For a task that nobody waits for: how it failed, if it did."""
+        """A done callback for background tasks: records a failure."""
         if not task.cancelled() and (error := task.exception()) is not None:
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.errors.append(f"{error!r} in {where.filename}:{where.lineno}")
@@ -152,7 +152,7 @@ class SimLoop(asyncio.BaseEventLoop):
         pass
 
     def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A task that failed and that nobody waits for."""
+        """The failure of a background task."""
         error = context.get("exception")
         self.errors.append(f"{context['message']}: {error!r}")
 
@@ -167,7 +167,7 @@ def sim_loop() -> Iterator[SimLoop]:
 
 
 def simulate(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run it to its end in simulated time."""
+    """Runs a coroutine to its end in simulated time."""
     with sim_loop() as loop:
         result = loop.run_until_complete(work)
         assert not loop.errors, loop.errors[:3]

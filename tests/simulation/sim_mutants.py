@@ -1,7 +1,7 @@
-"""Replication with one fault built in, so that the simulation is seen to find it.
+"""Replication with one built-in fault, which proves that the simulation finds it.
 
 Each is a mistake that systems like this one have made, or that a reader of the code may think
-harmless. It is put in here, from outside; the project's source has no switch for it.
+harmless. The faults are patched in here; the project's source has no switch for them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla.broker import partition_data, registration
-from ottla.cluster import decisions_elections as elections
-from ottla.cluster.image import Image
+from ottla.cluster import leader_election
+from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import ANY_VERSION
 from ottla.errors import ErrorCode
 from ottla.replica import isr_writes
-from ottla.replica.leader import Followers
+from ottla.replica.follower_progress import FollowerProgress
 from ottla.replica.partition import Partition
-from ottla.storage import following
+from ottla.storage import follower_append
 
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {}
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -35,13 +35,15 @@ def mutant(make: Mutant) -> Mutant:
 def high_watermark_of_the_minimal_set() -> AbstractContextManager[Any]:
     """A set that is being written counts at once where it is the smaller one."""
 
-    def sort(self: Followers) -> None:
+    def sort(self: FollowerProgress) -> None:
         minimal = set(self.isr)
         if self.pending is not None:
             minimal &= set(self.pending)
-        self._in_sync = [each for each in self._followers.values() if each.broker_id in minimal]
+        self._in_sync = [
+            follower for follower in self._followers.values() if follower.broker_id in minimal
+        ]
 
-    return patch.object(Followers, "_sort", sort)
+    return patch.object(FollowerProgress, "_sort", sort)
 
 
 @mutant
@@ -60,23 +62,23 @@ def truncation_by_high_watermark() -> AbstractContextManager[Any]:
 @mutant
 def no_epoch_check() -> AbstractContextManager[Any]:
     """The leader does not look at the epoch of a follower's last record, so nothing is cut off."""
-    return patch.object(partition_data, "diverging", lambda partition, wanted: None)
+    return patch.object(partition_data, "diverging_partition_data", lambda partition, wanted: None)
 
 
 @mutant
 def unclean_election() -> AbstractContextManager[Any]:
-    """Who lives may lead, in sync or not."""
-    return patch.object(elections, "by_config", lambda config: lambda topic: True)
+    """Any live replica may lead, in sync or not."""
+    return patch.object(leader_election, "unclean_by_config", lambda config: lambda topic: True)
 
 
 @mutant
 def the_dead_stay_in_sync() -> AbstractContextManager[Any]:
-    """A broker that comes back does not leave the sets of its last life."""
+    """A restarted broker does not leave the ISRs of its last incarnation."""
 
     async def stay(*given: Any) -> None:
         pass
 
-    return patch.object(registration, "step_back", stay)
+    return patch.object(registration, "leave_isrs_at_startup", stay)
 
 
 @mutant
@@ -104,17 +106,17 @@ def shown_before_it_is_committed() -> AbstractContextManager[Any]:
 def joined_before_it_has_all() -> AbstractContextManager[Any]:
     """A follower is in sync as soon as it fetches."""
 
-    def joining(self: Followers, broker_id: int, high_watermark: int) -> Any:
+    def joining(self: FollowerProgress, broker_id: int, high_watermark: int) -> Any:
         if self.pending is not None or broker_id in self.isr:
             return None
         return (*self.isr, broker_id)
 
-    return patch.object(Followers, "joining", joining)
+    return patch.object(FollowerProgress, "joining", joining)
 
 
 @mutant
 def sets_written_without_a_version() -> AbstractContextManager[Any]:
-    """Whoever writes last is right."""
+    """The last writer wins."""
 
     alter_isr = isr_writes.alter_isr
 
@@ -126,40 +128,40 @@ def sets_written_without_a_version() -> AbstractContextManager[Any]:
 
 @mutant
 def a_broker_that_shuts_down_is_taken_back() -> AbstractContextManager[Any]:
-    """A leader checks neither the epoch nor the shutdown of who joins (before KIP-841)."""
+    """A leader checks neither the epoch nor the shutdown of a joining broker (before KIP-841)."""
     alter_isr = isr_writes.alter_isr
 
     def without_checks(image: Any, name: str, state: Any, isr: Any, epochs: Any) -> Any:
         return alter_isr(image, name, state, isr, {})
 
-    def everybody(self: Image) -> dict[int, int]:
-        return {each.id: each.epoch for each in self.brokers.values()}
+    def everybody(self: MetadataImage) -> dict[int, int]:
+        return {broker.id: broker.epoch for broker in self.brokers.values()}
 
     both = ExitStack()
     both.enter_context(patch.object(isr_writes, "alter_isr", without_checks))
-    both.enter_context(patch.object(Image, "active_epochs", everybody))
+    both.enter_context(patch.object(MetadataImage, "active_epochs", everybody))
     return both
 
 
 @mutant
 def a_follower_forgets_producers() -> AbstractContextManager[Any]:
-    """After a failover a batch that is sent again is not known."""
-    append = following.append
+    """After a failover a retried batch is not recognised."""
+    append = follower_append.append_as_follower
 
     def forget(log: Any, data: Any, now_ms: int) -> Any:
-        with patch.object(type(log), "remember_producers", lambda self, data, headers: None):
+        with patch.object(type(log), "update_producers", lambda self, data, headers: None):
             return append(log, data, now_ms)
 
-    return patch.object(following, "append", forget)
+    return patch.object(follower_append, "append_as_follower", forget)
 
 
 @mutant
 def a_leader_without_an_epoch_of_its_own() -> AbstractContextManager[Any]:
-    """A new leader goes on in its predecessor's epoch."""
+    """A new leader continues in its predecessor's epoch."""
 
     def led(partition: Any, leader: int, isr: Any) -> Any:
         from dataclasses import replace
 
         return replace(partition, leader=leader, isr=tuple(isr))
 
-    return patch.object(elections, "_led", led)
+    return patch.object(leader_election, "_with_elected", led)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from sim_loop import Life, SimLoop
+from sim_loop import SimLoop, SimulatedProcess
 
 STORE = "store"
 Action = Callable[[], None]
 
 
 class Unreachable(Exception):
-    """No answer came in time, or nobody listens there."""
+    """No response in time, or no listener."""
 
     def __init__(self, why: str, *, refused: bool = False) -> None:
         super().__init__(why)
@@ -25,7 +25,7 @@ class Unreachable(Exception):
 
 
 class Links:
-    """What is cut at the moment, each way by itself; and everything that is on its way."""
+    """The current cuts, each way separately, and all messages in flight."""
 
     def __init__(self, loop: SimLoop, chance: Random) -> None:
         self.loop = loop
@@ -53,7 +53,7 @@ class Links:
         self._slow[one, other] = self._slow[other, one] = seconds
 
     def heal(self, one: str | None = None, other: str | None = None) -> None:
-        """What waited arrives now, or never does: connections may have been given up."""
+        """Waiting messages arrive now or never: connections may have been closed."""
         if one is None:
             self._cut.clear()
             self._slow.clear()
@@ -87,7 +87,7 @@ class Links:
         return self.chance.uniform(*self.latency_s) + self._slow.get((source, target), 0.0)
 
     def send(self, source: str, target: str, arrive: Action) -> None:
-        """Call `arrive` when the message is there; messages may overtake each other."""
+        """Calls `arrive` when the message arrives; messages may overtake each other."""
         if self.is_cut(source, target):
             self._waiting.append((source, target, arrive))
         elif self.chance.random() >= self.lost_share:
@@ -104,11 +104,11 @@ class Links:
         self,
         source: str,
         target: str,
-        find: Callable[[], Life | None],
+        find: Callable[[], SimulatedProcess | None],
         serve: Callable[[Any], Any],
         timeout_s: float,
     ) -> Any:
-        """The answer of `serve(life)`, which runs in the target's life as it is then."""
+        """The result of `serve(life)`, which runs in the target's life at that time."""
         future: asyncio.Future[Any] = self.loop.create_future()
 
         def arrive() -> None:
@@ -118,7 +118,7 @@ class Links:
             else:
                 self.loop.call_soon(handle, life, context=life.context)
 
-        def handle(life: Life) -> None:
+        def handle(life: SimulatedProcess) -> None:
             outcome = serve(life)
             if isinstance(outcome, asyncio.Future):
                 outcome.add_done_callback(lambda done: answer(done.result()), context=life.context)
@@ -157,7 +157,7 @@ class Channel:
         links.on_heal(self._release)
 
     def send(self, arrive: Action, *, kept: bool = False) -> None:
-        """`kept`: it comes, however long that takes; others may be lost with a connection."""
+        """`kept` messages arrive eventually; others may be lost with a connection."""
         when_s = self._links.loop.time() + self._links.latency(*self._way)
         # Of two timers of the very same time, either may be the first.
         self._arrival_s = max(math.nextafter(self._arrival_s, math.inf), when_s)

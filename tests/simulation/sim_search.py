@@ -10,9 +10,9 @@ from sim_world import Settings, World
 
 
 def histories(seeds: Iterable[int], settings: Settings | None = None) -> Iterator[World]:
-    """Each after its run, with `found` in it."""
+    """Yields each world after its run, with its violations."""
     before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)  # what brokers say in the worst of times would fill pages
+    logging.disable(logging.CRITICAL)  # the brokers' logs would fill pages
     try:
         for seed in seeds:
             world = World(seed, settings or Settings())
@@ -23,6 +23,6 @@ def histories(seeds: Iterable[int], settings: Settings | None = None) -> Iterato
 
 
 def story(world: World) -> str:
-    """What happened, for who has to find out why."""
+    """The story of a history, for its analysis."""
     lines = [f"OTTLA_SEED={world.seed}", *world.said, *world.found[:20]]
     return "\n".join(lines)

@@ -1,9 +1,8 @@
 """A broker's way to the store: a session of the shared one, over links that can be cut.
 
-What goes there and what comes from there keeps its order, as ZooKeeper promises for a session:
-answers and changes alike. A patient one (None) waits until the link is back, as the real one does;
-in another one a call whose answer is lost raises StoreError, and whether it was carried out is not
-known: both happen.
+Requests, responses and changes keep their order, as ZooKeeper guarantees for a session. A patient
+session (None) waits until the link is back, as the real one does; in another one a call whose
+response is lost raises MetaStoreError, and may or may not have been executed.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from typing import Any
 
 from sim_network import STORE, Channel, Links
 
-from ottla.cluster.changes import Changes
-from ottla.cluster.embedded import EmbeddedHold, EmbeddedSession, EmbeddedStore
-from ottla.cluster.store import Change, Entry, StoreError, Write, is_below
+from ottla.cluster.embedded import EmbeddedEphemeralKey, EmbeddedSession, EmbeddedStore
+from ottla.cluster.key_changes import KeyChanges
+from ottla.cluster.store import KeyChange, MetaStoreError, VersionedValue, Write, is_below
 
 
 def at_once(work: Any) -> Any:
-    """The result of a coroutine that waits for nobody, as those of the embedded store are."""
+    """The result of a coroutine that never waits, like those of the embedded store."""
     try:
         work.send(None)
     except StopIteration as stop:
@@ -40,8 +39,8 @@ class SimStore:
         self._there = Channel(links, name, STORE)
         self._back = Channel(links, STORE, name)
         self._unsure: set[str] = set()
-        self._mirror: dict[str, Entry] = dict(at_once(self.session.list("/")))
-        self._told: list[Changes] = []
+        self._mirror: dict[str, VersionedValue] = dict(at_once(self.session.list("/")))
+        self._subscriptions: list[KeyChanges] = []
         links.spawn(self._pump(self.session.changes("/")))
 
     async def _ask(self, work: Callable[[], Any]) -> Any:
@@ -50,11 +49,11 @@ class SimStore:
         def carry_out() -> None:
             try:
                 outcome, error = at_once(work()), None
-            except StoreError as refused:
+            except MetaStoreError as refused:
                 outcome, error = None, refused
             self._back.send(lambda: settle(outcome, error), kept=self._patience_s is None)
 
-        def settle(outcome: Any, error: StoreError | None) -> None:
+        def settle(outcome: Any, error: MetaStoreError | None) -> None:
             if future.done():
                 return
             if error is not None:
@@ -66,18 +65,18 @@ class SimStore:
         try:
             return await asyncio.wait_for(future, self._patience_s)
         except TimeoutError:
-            raise StoreError("the connection was lost") from None
+            raise MetaStoreError("the connection was lost") from None
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> VersionedValue | None:
         await self._catch_up()
         return self._mirror.get(key)
 
-    async def list(self, prefix: str) -> dict[str, Entry]:
+    async def list(self, prefix: str) -> dict[str, VersionedValue]:
         await self._catch_up()
         return {key: entry for key, entry in self._mirror.items() if is_below(key, prefix)}
 
     async def _catch_up(self) -> None:
-        """As the real one reads: from its mirror, once all before the question is in it."""
+        """Reads like the real one: from its mirror, once that has all earlier changes."""
         await self._ask(lambda: self.session.get("/nothing"))
         await asyncio.sleep(0)
 
@@ -93,45 +92,45 @@ class SimStore:
     async def commit(self, writes: Sequence[Write]) -> Sequence[int]:
         return await self._ask(lambda: self.session.commit(writes))
 
-    async def hold(self, key: str, value: bytes) -> SimHold:
-        """One that was made, and of which we were not told, is found to be ours."""
+    async def create_ephemeral(self, key: str, value: bytes) -> SimHold:
+        """Recognises a key of its own whose creation was not acknowledged."""
         near = await self._ask(lambda: self._hold(key, value))
         self._unsure.discard(key)
         hold = SimHold(self, near)
         self._links.spawn(self._tell_loss(near, hold))
         return hold
 
-    async def _hold(self, key: str, value: bytes) -> EmbeddedHold:
-        for hold in self.session._holds:
+    async def _hold(self, key: str, value: bytes) -> EmbeddedEphemeralKey:
+        for hold in self.session._ephemeral_keys:
             if hold.key == key and not hold.lost.is_set() and key in self._unsure:
                 return hold
         self._unsure.add(key)
-        return await self.session.hold(key, value)
+        return await self.session.create_ephemeral(key, value)
 
-    async def _tell_loss(self, near: EmbeddedHold, hold: SimHold) -> None:
+    async def _tell_loss(self, near: EmbeddedEphemeralKey, hold: SimHold) -> None:
         await near.lost.wait()
         self._back.send(hold.lost.set, kept=True)
 
-    def changes(self, prefix: str) -> Changes:
-        """What has changed, as it arrives."""
-        far = Changes([], prefix)
-        self._told.append(far)
+    def changes(self, prefix: str) -> KeyChanges:
+        """The changes, as they arrive."""
+        far = KeyChanges([], prefix)
+        self._subscriptions.append(far)
         return far
 
-    async def _pump(self, near: Changes) -> None:
+    async def _pump(self, near: KeyChanges) -> None:
         async for change in near:
-            for each in (change, *near.take()):
-                self._back.send(lambda each=each: self._arrived(each), kept=True)
+            for arriving in (change, *near.take()):
+                self._back.send(lambda arriving=arriving: self._arrived(arriving), kept=True)
 
-    def _arrived(self, change: Change) -> None:
+    def _arrived(self, change: KeyChange) -> None:
         if change.entry is None:
             self._mirror.pop(change.key, None)
         else:
             self._mirror[change.key] = change.entry
-        for far in self._told:
+        for far in self._subscriptions:
             far.offer(change)
 
-    async def let_go(self, near: EmbeddedHold) -> None:
+    async def let_go(self, near: EmbeddedEphemeralKey) -> None:
         await self._ask(near.release)
 
     async def close(self) -> None:
@@ -139,9 +138,9 @@ class SimStore:
 
 
 class SimHold:
-    """A hold, of whose loss its owner hears when the store's word reaches it."""
+    """A held key; its owner learns of its loss when the message arrives."""
 
-    def __init__(self, store: SimStore, near: EmbeddedHold) -> None:
+    def __init__(self, store: SimStore, near: EmbeddedEphemeralKey) -> None:
         self._store = store
         self._near = near
         self.key = near.key

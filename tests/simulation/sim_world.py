@@ -1,7 +1,7 @@
-"""One history: three brokers, their store, clients, and what a seed does to them.
+"""One history: three brokers, their store, clients, and the faults of a seed.
 
 world = World(seed)
-found = simulate(world.run())      the sentences about what was broken; nothing, if all is well
+found = simulate(world.run())      the violations; empty if there are none
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from random import Random
 from typing import Any
 
 from chaos_checks import CLUSTER
-from chaos_history import FOLLOWING, ClusterHistory, Healing, Led, Mark, Poll, merged
+from chaos_history import FOLLOWING, ClusterHistory, HealTime, Leadership, Mark, Poll, merged
 from delivery_checks import acknowledged_records_are_stored, offsets_are_dense, repeated
 from delivery_log import batches_of
 from sim_broker import DATA, BrokerLife, Machine, Times
 from sim_network import STORE, Links, Unreachable
 
 from ottla.cluster import layout
-from ottla.cluster.changes import Changes
-from ottla.cluster.decisions import Dice, NewTopic, create_topic
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import Broker as Registration
-from ottla.cluster.image import Image
-from ottla.cluster.store import StoreError
+from ottla.cluster.image import BrokerRegistration as Registration
+from ottla.cluster.image import MetadataImage
+from ottla.cluster.key_changes import KeyChanges
+from ottla.cluster.store import MetaStoreError
+from ottla.cluster.topics import RandomChoices, TopicSpec, create_topic
 from ottla.config import Listener, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import build_batch
@@ -139,14 +139,14 @@ class World:
     # The cluster
 
     def _make_topic(self) -> None:
-        """Before anybody lives: with the decision that the controller would make."""
+        """Creates the topic before any broker starts, with the controller's own decision."""
         from sim_store import at_once
 
         listener = Listener("PLAINTEXT", "localhost", 9000, "PLAINTEXT")
         brokers = {n: Registration(n, 1, (listener,), None) for n in self.machines}
-        wish = NewTopic(TOPIC, self.settings.partitions, len(self.machines), {}, {})
-        dice = Dice(b"\1" * 16, self.chance.randrange(3), self.chance.randrange(3))
-        _, writes = create_topic(Image(brokers=brokers), ServerConfig({}), wish, dice)
+        spec = TopicSpec(TOPIC, self.settings.partitions, len(self.machines), {}, {})
+        dice = RandomChoices(b"\1" * 16, self.chance.randrange(3), self.chance.randrange(3))
+        _, writes = create_topic(MetadataImage(brokers=brokers), ServerConfig({}), spec, dice)
         at_once(self.store.commit(writes))
         self.places = [(TOPIC, index) for index in range(self.settings.partitions)]
 
@@ -161,7 +161,7 @@ class World:
         self._shut_down.discard(machine.number)
         life.kill()
         machine.files.kill()
-        # Somebody finds the port closed and says so, or the session ends in its own time.
+        # Another broker finds the port closed and reports it, or the session expires.
         wait_s = self.chance.choice((0.01, self.settings.times.session_s))
         self.links.at(self.loop.time() + wait_s, self._expire, life)
         return True
@@ -171,7 +171,7 @@ class World:
         life.meta_store.session.expire()
 
     async def _sessions(self) -> None:
-        """The store's side of sessions: who is not heard for so long is gone."""
+        """The store's side of sessions: a silent broker's session expires."""
         heard: dict[BrokerLife, float] = {}
         while True:
             await asyncio.sleep(0.01)
@@ -196,7 +196,7 @@ class World:
 
         async def leave() -> None:
             await life.registration.unwatch()
-            with contextlib.suppress(StoreError, KafkaError):
+            with contextlib.suppress(MetaStoreError, KafkaError):
                 await life.registration.controlled_shutdown()
                 if machine.life is life:
                     self._shut_down.add(machine.number)
@@ -216,8 +216,8 @@ class World:
         self._later(for_s, end)
         return True
 
-    async def _watch_sets(self, changes: Changes) -> None:
-        """Nobody takes a broker that shuts down back (KIP-841)."""
+    async def _watch_sets(self, changes: KeyChanges) -> None:
+        """No leader adds a broker in controlled shutdown to an ISR (KIP-841)."""
         known: dict[str, set[int]] = {}
         async for change in changes:
             if change.entry is None or not change.key.endswith("/state"):
@@ -261,9 +261,9 @@ class World:
             case "power cut":
                 return self._cut_power(machine, for_s)
             case "kill all":
-                for each in self.machines.values():
-                    self._kill(each)
-                    self._later(for_s, lambda each=each: each.life or self._launch(each))
+                for other in self.machines.values():
+                    self._kill(other)
+                    self._later(for_s, lambda other=other: other.life or self._launch(other))
             case "pause":
                 if (life := machine.life) is None or life.paused:
                     return False
@@ -276,9 +276,9 @@ class World:
                 links.cut_one_way(one, two)
                 self._later(for_s, lambda: links.heal(one, two))
             case "isolate":
-                for each in self.machines.values():
-                    links.cut(one, each.name)
-                    self._later(for_s, lambda each=each: links.heal(one, each.name))
+                for other in self.machines.values():
+                    links.cut(one, other.name)
+                    self._later(for_s, lambda other=other: links.heal(one, other.name))
             case "cut from store":
                 links.cut(one, STORE)
                 self._later(for_s, lambda: links.heal(one, STORE))
@@ -309,9 +309,9 @@ class World:
         self.links.at(self.loop.time() + seconds, act)
 
     def _cut_power(self, machine: Machine, for_s: float) -> bool:
-        """What was not flushed is lost, or torn. Replication promises to survive that only where
-        others have what this one lost (or where everything is flushed): one at a time, while
-        every in-sync set has another live member, and nobody else falls until it has left them."""
+        """Unflushed bytes are lost or torn. Replication survives that only if others have what this
+        broker lost (or if everything is flushed): so one at a time, while every ISR has another
+        live member, and no other broker falls until this one has left the ISRs."""
         flushed = self.log_config.flush_messages == 1
         if machine.life is None or not (flushed or self._others_have_all(machine)):
             return False
@@ -323,10 +323,10 @@ class World:
         return True
 
     def _others_have_all(self, machine: Machine) -> bool:
-        """Whether every in-sync set has another member, and all others are well."""
-        for each in self.machines.values():
-            life = each.life
-            if each is machine:
+        """True if every ISR has another member, and all other brokers are healthy."""
+        for other in self.machines.values():
+            life = other.life
+            if other is machine:
                 continue
             if life is None or life.paused or life.session_is_gone or not life.registered:
                 return False
@@ -343,7 +343,7 @@ class World:
         ]
 
     def _check_fragile(self) -> None:
-        """Others have taken it out of the sets, or it is back: then it has left them by itself."""
+        """True when it has left every ISR: by others, or by itself after a restart."""
         if self._fragile is not None:
             life = self.machines[self._fragile].life
             is_back = life is not None and life.registered
@@ -370,7 +370,7 @@ class World:
     # Clients
 
     async def _produce(self, number: int) -> None:
-        """An idempotent producer: a batch is sent until it is acknowledged, then the next."""
+        """An idempotent producer, which retries a batch until it is acknowledged."""
         sequences = Counter[int]()
         while not self._ended:
             index = self.chance.randrange(self.settings.partitions)
@@ -411,7 +411,7 @@ class World:
             if code == ErrorCode.NONE:
                 self._acked_epochs[index] = max(epoch, self._acked_epochs[index])
                 return int(offset)
-            # A leader of old, which does not know it yet, lacks what the next one has.
+            # A former leader that does not know its successor yet lacks newer records.
             stale = epoch < self._acked_epochs[index]
             if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not stale:
                 self.history.accidents.append(
@@ -421,7 +421,7 @@ class World:
             await asyncio.sleep(RETRY_S)
 
     def _leader(self, index: int) -> Machine:
-        """As somebody has told it lately, right or wrong."""
+        """The leader in some broker's latest metadata, which may be outdated."""
         machines = list(self.machines.values())
         asked = self.chance.choice(machines)
         if asked.life is not None and self.chance.random() < 0.9:
@@ -431,7 +431,7 @@ class World:
         return self.chance.choice(machines)
 
     async def _read(self, machine: Machine) -> None:
-        """A reader that asks one broker, whether it leads or not."""
+        """A reader of one broker, leader or not."""
         positions = dict.fromkeys(self.places, 0)
         while True:
             await asyncio.sleep(self.chance.uniform(0.01, 0.06))
@@ -457,7 +457,9 @@ class World:
 
     def led(self, life: BrokerLife, partition: Partition) -> None:
         place = partition.topic, partition.index
-        self.history.leaderships.append(Led(self.now_s, life.number, place, partition.leader_epoch))
+        self.history.leaderships.append(
+            Leadership(self.now_s, life.number, place, partition.leader_epoch)
+        )
 
     # The end
 
@@ -473,7 +475,7 @@ class World:
             if not troubles:
                 break
         took_s = self.now_s - start_s if not troubles else None
-        self.history.healings.append(Healing(start_s, took_s, self.settings.converge_s, troubles))
+        self.history.healings.append(HealTime(start_s, took_s, self.settings.converge_s, troubles))
         await asyncio.sleep(0.12)  # readers see the end
 
     def _troubles(self) -> str:
@@ -494,7 +496,7 @@ class World:
                 if partition.high_watermark != end:
                     return f"{place}: {partition.high_watermark} of {end} at {machine.name}"
                 ends.setdefault(place, set()).add((end, state.leader, state.leader_epoch))
-        return "" if all(len(each) == 1 for each in ends.values()) else f"{ends}"
+        return "" if all(len(offsets) == 1 for offsets in ends.values()) else f"{ends}"
 
     def _collect(self) -> None:
         history = self.history

@@ -1,4 +1,4 @@
-"""Histories for so many minutes, on every core; a line for each that found something.
+"""Histories for some minutes, on every core; a line for each with a violation.
 
 python tests/simulation/simulate.py --minutes 10 [--seed 7]
 python tests/simulation/simulate.py --seed 7 --story     one of them, with all that happened
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def limited(chunks: Iterator[int], start: float, minutes: float) -> Iterator[int]:
-    """New ones for as long as there is time; a pool takes all that it is given at once."""
+    """Yields seeds while there is time, because a pool takes its whole input at once."""
     for number, chunk in enumerate(chunks):
         if time.monotonic() - start > minutes * 60:
             return

@@ -19,7 +19,7 @@ FIRST = 20_000
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_seeded_histories_keep_every_promise() -> None:
+def test_seeded_histories_keep_every_guarantee() -> None:
     given = os.environ.get("OTTLA_SEED")
     seeds = [int(given)] if given else range(FIRST, FIRST + COUNT)
     done: Counter[str] = Counter()

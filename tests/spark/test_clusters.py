@@ -1,6 +1,6 @@
 """A real Spark cluster on this machine, and a Spark Connect server, started from pyspark's jars.
 
-The jobs run in processes of their own: a process has one Spark.
+The jobs run in separate processes, because a process has one Spark.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SURROUNDINGS = {
 }
 
 Place = tuple[str, str]
-"""An option of `ottla streams run` and `ottla sql-server`, and what it is given."""
+"""An option of `ottla streams run` and `ottla sql-server`, and its value."""
 
 # Counts by key; every count is written.
 STREAM_JOB = """
@@ -109,7 +109,7 @@ def run_job(broker: LocalCluster, tmp_path: Path, *, master: str = "", remote: s
     assert (done.returncode, done.stdout.split()) == (0, ["read", "20", "zone", "UTC"]), done.stderr
     with broker.consumer("out") as consumer:
         found = consumer.take(20, timeout_s=PATIENCE_S)
-    assert sorted(each.value for each in found) == sorted(b"v%d" % n for n in range(20))
+    assert sorted(record.value for record in found) == sorted(b"v%d" % n for n in range(20))
 
 
 @pytest.fixture(scope="module", params=["cluster", "connect"])
@@ -131,13 +131,11 @@ def test_topics_are_read_and_written(place: Place, broker: LocalCluster, tmp_pat
     run_job(broker, tmp_path, **{option.strip("-"): url})
 
 
-def test_a_stream_job_with_state_goes_on_where_it_was(
-    place: Place, broker: LocalCluster, tmp_path: Path
-) -> None:
+def test_a_stateful_stream_job_resumes(place: Place, broker: LocalCluster, tmp_path: Path) -> None:
     job = tmp_path / "counting.py"
     job.write_text(STREAM_JOB)
     broker.create_topic("counted")
-    for last in (20, 40):  # the second time it goes on with its state
+    for last in (20, 40):  # the second run resumes with its state
         words, log = ["streams", "run", str(job)], tmp_path / "streams.log"
         with ottla(words, "--config", place, broker, log) as running:
             await_count(broker, last, running, log)
@@ -146,16 +144,16 @@ def test_a_stream_job_with_state_goes_on_where_it_was(
                 producer.send("in", b"more%d" % number, key=b"k")
     with broker.consumer("counted") as consumer:
         found = consumer.take(40, timeout_s=PATIENCE_S)
-    assert [int(each.value or b"") for each in found] == list(range(1, 41))
+    assert [int(record.value or b"") for record in found] == list(range(1, 41))
 
 
 @contextlib.contextmanager
 def ottla(
     words: Sequence[str], option: str, place: Place, broker: LocalCluster, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that goes on, ended as a user ends it; `option` gives it Spark's settings."""
+    """A long-running command, stopped as a user stops it; `option` passes Spark's settings."""
     common = ["-b", broker.bootstrap_servers, "--state-dir", str(log.parent / "state"), *place]
-    settings = [word for each in SPARK_SETTINGS.items() for word in (option, "=".join(each))]
+    settings = [word for item in SPARK_SETTINGS.items() for word in (option, "=".join(item))]
     with log.open("ab") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "ottla.cli", *words, *common, *settings],
@@ -222,7 +220,7 @@ def await_last(
     running: subprocess.Popen[bytes],
     log: Path,
 ) -> None:
-    """Until the last value of each key is what is wanted; of a windowed key the text counts."""
+    """Waits for the expected last value of each key; windowed keys are compared as text."""
     last: dict[str, object] = {}
     deadline = time.monotonic() + PATIENCE_S
     while last != wanted:

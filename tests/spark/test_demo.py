@@ -1,4 +1,4 @@
-"""`make demo` ends by itself, and says that all three agree with what was sent."""
+"""`make demo` ends by itself and reports that all three results agree with what was sent."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def test_the_demo_ends_by_itself_and_agrees_with_what_was_sent() -> None:
         "== The connector writes the last payments",
     )
     for step in steps:
-        assert step in lines, "nothing is silent for long"
+        assert step in lines, "no step is silent for long"
         assert any(line.startswith(f"{step}: done in ") for line in lines)

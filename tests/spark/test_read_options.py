@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.client.record import TopicPartition
-from ottla.spark.limits import EARLIEST, LATEST, Limit, OptionError
+from ottla.spark.limits import EARLIEST, LATEST, OffsetRangeLimit, OptionError
 from ottla.spark.options import ReadOptions, read_options
 
 SERVERS = {"kafka.bootstrap.servers": "h:9092"}
@@ -48,7 +48,7 @@ def test_names_are_not_case_sensitive() -> None:
     assert read.starting.everywhere == EARLIEST
 
 
-def test_settings_of_a_consumer_are_handed_on() -> None:
+def test_consumer_settings_are_passed_on() -> None:
     read = options(
         kafka__security__protocol="SASL_SSL",
         kafka__sasl__jaas__config='... required username="u" password="p";',
@@ -62,7 +62,7 @@ def test_settings_of_a_consumer_are_handed_on() -> None:
     assert options().settings == {}
 
 
-def test_numbers_and_truths() -> None:
+def test_numbers_and_booleans_are_parsed() -> None:
     read = options(
         maxOffsetsPerTrigger="10",
         minOffsetsPerTrigger="2",
@@ -80,17 +80,17 @@ def test_numbers_and_truths() -> None:
 @pytest.mark.parametrize(
     ("text", "delay_ms"), [("100ms", 100), ("15m", 900_000), ("2h", 7_200_000), ("250", 250)]
 )
-def test_times_as_spark_writes_them(text: str, delay_ms: int) -> None:
+def test_times_have_sparks_form(text: str, delay_ms: int) -> None:
     assert options(maxTriggerDelay=text).delay_max_ms == delay_ms
 
 
 def test_starting_and_ending_of_all_kinds() -> None:
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
     read = options(False, startingOffsets='{"t":{"0":23,"1":-2}}', endingOffsets='{"t":{"0":-1}}')
-    assert read.starting.each == {first: 23, second: EARLIEST}
-    assert read.ending.each == {first: LATEST}
+    assert read.starting.by_partition == {first: 23, second: EARLIEST}
+    assert read.ending.by_partition == {first: LATEST}
     read = options(startingOffsetsByTimestamp='{"t":{"0":5}}', startingOffsets="earliest")
-    assert (read.starting.each, read.starting.by_time) == ({first: 5}, True)
+    assert (read.starting.by_partition, read.starting.by_time) == ({first: 5}, True)
     read = options(startingTimestamp="9", startingOffsetsByTimestamp='{"t":{"0":5}}')
     assert (read.starting.everywhere, read.starting.by_time) == (9, True)
     assert options(startingOffsetsByTimestampStrategy="latest").latest_if_no_time
@@ -98,7 +98,7 @@ def test_starting_and_ending_of_all_kinds() -> None:
 
 def test_assign_names_partitions() -> None:
     read = options(assign='{"b":[1,0],"a":[2]}')
-    assert [str(each) for each in read.partitions] == ["a-2", "b-0", "b-1"]
+    assert [str(partition) for partition in read.partitions] == ["a-2", "b-0", "b-1"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_assign_names_partitions() -> None:
         (SERVERS | {"assign": '{"t":"0"}'}, True, "Expected e.g."),
         (SERVERS | {"subscribe": " , "}, True, "No topics to subscribe to"),
         (SERVERS | {"subscribePattern": ""}, True, "Pattern to subscribe is empty"),
-        (SERVERS | {"subscribePattern": "("}, True, "is no regular expression"),
+        (SERVERS | {"subscribePattern": "("}, True, "is not a valid pattern"),
         (SERVERS | {"subscribe": "t", "endingOffsets": "latest"}, True, "ending offset not valid"),
         (
             SERVERS | {"subscribe": "t", "endingTimestamp": "1"},
@@ -155,7 +155,7 @@ def test_assign_names_partitions() -> None:
             True,
             "minPartitions must be positive",
         ),
-        (SERVERS | {"subscribe": "t", "maxTriggerDelay": "soon"}, True, "is no time"),
+        (SERVERS | {"subscribe": "t", "maxTriggerDelay": "soon"}, True, "is not a duration"),
         (SERVERS | {"subscribe": "t", "failOnDataLoss": "no"}, True, "must be true or false"),
         (
             SERVERS | {"subscribe": "t", "kafka.auto.offset.reset": "latest"},
@@ -180,11 +180,11 @@ def test_assign_names_partitions() -> None:
         (SERVERS | {"subscribe": "t", "ottla.layuot": "x"}, True, "did you mean ottla.layout?"),
     ],
 )
-def test_what_can_not_be_is_refused(given: Mapping[str, str], streaming: bool, words: str) -> None:
+def test_invalid_options_are_refused(given: Mapping[str, str], streaming: bool, words: str) -> None:
     assert words in refusal(given, streaming=streaming)
 
 
-def test_an_option_that_is_not_known_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_option_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         options(startingOffset="earliest")
     assert "did you mean startingOffsets?" in caplog.text
@@ -192,7 +192,7 @@ def test_an_option_that_is_not_known_is_told_of(caplog: pytest.LogCaptureFixture
 
 def test_a_limit_for_each_partition_must_name_all() -> None:
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
-    limit = Limit(each={first: 4}, option="startingOffsets")
+    limit = OffsetRangeLimit(by_partition={first: 4}, option="startingOffsets")
     with pytest.raises(
         OptionError, match=r"Use -1 for latest.*\nSpecified: t-0 Assigned: t-0, t-1"
     ):
@@ -204,11 +204,11 @@ def test_times_after_the_last_record() -> None:
 
     def find(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return {
-            each: 50 if at == LATEST else None if each == second else 7
-            for each, at in times.items()
+            place: 50 if at == LATEST else None if place == second else 7
+            for place, at in times.items()
         }
 
-    limit = Limit(1000, by_time=True)
+    limit = OffsetRangeLimit(1000, by_time=True)
     assert limit.resolve([first, second], find, latest_if_no_time=True) == {first: 7, second: 50}
     with pytest.raises(OptionError, match="t-1 and timestamp 1000"):
         limit.resolve([first, second], find, latest_if_no_time=False)

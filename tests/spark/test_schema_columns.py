@@ -1,4 +1,4 @@
-"""Columns of Avro, JSON Schema and Protobuf by a registry: from_avro and its sisters."""
+"""Columns of Avro, JSON Schema and Protobuf with a registry: from_avro and the like."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla.client.schema_registry import SchemaRegistry
-from ottla.rows.inference import columns_of
+from ottla.rows.schema_inference import infer_columns
 from ottla.rows.schema_properties import FULL_NAME, SCHEMA_ID, SUBJECT
-from ottla.rows.types import Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlType
 from ottla.spark import schemas
-from ottla.spark.schema_types import column_type
+from ottla.spark.column_types import column_type
 from ottla.spark.schemas import ColumnPlan, read_column, write_column
 from ottla.testing import LocalCluster
 
@@ -85,10 +85,10 @@ def context(topic: str) -> SerializationContext:
 def reader(registry: SchemaRegistry, subject: str) -> tuple[ColumnPlan, SqlType]:
     found = registry.version(subject)
     properties = {SCHEMA_ID: str(found.id)}
-    fields = columns_of(registry, found, properties, part="VALUE", wrapped=True)
+    fields = infer_columns(registry, found, properties, part="VALUE", wrapped=True)
     settings = {"schema.registry.url": registry.url}
     plan = ColumnPlan(found.kind, True, properties, fields, settings)
-    return plan, SqlType(Kind.STRUCT, fields=tuple(fields))
+    return plan, SqlType(SqlBaseType.STRUCT, fields=tuple(fields))
 
 
 @pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
@@ -112,13 +112,13 @@ def test_columns_of_every_type_come_back(registry: SchemaRegistry, kind: str) ->
     assert none.to_pylist() == [None, None]
 
 
-def test_types_that_have_no_form_are_named() -> None:
+def test_unsupported_types_are_named() -> None:
     assert str(column_type(TYPE)).startswith("STRUCT<`id` BIGINT, `small` INTEGER")
-    with pytest.raises(ValueError, match="only strings can be keys"):
+    with pytest.raises(ValueError, match="keys must be strings"):
         column_type(pa.map_(pa.int32(), pa.string()))
     with pytest.raises(ValueError, match="duration"):
         column_type(pa.duration("us"))
-    with pytest.raises(ValueError, match="not a struct"):
+    with pytest.raises(ValueError, match="must be a struct"):
         write_column(pa.array([1]), "PROTOBUF", {SUBJECT: "s"}, {})
 
 
@@ -214,7 +214,10 @@ def test_topics_are_read_and_written_by_their_schemas(
         values = [read(record.value, context("sold-avro")) for record in consumer.take(4, 60)]
     assert values == expected
     assert json.loads(registry.version("sold-avro-value").text)["name"] == "Sold"
-    functions = {"sold-json": schemas.from_json_schema, "sold-protobuf": schemas.from_protobuf}
+    functions: dict[str, Any] = {
+        "sold-json": schemas.from_json_schema,
+        "sold-protobuf": schemas.from_protobuf,
+    }
     for topic, function in functions.items():
         options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
         rows = (
@@ -242,9 +245,9 @@ def test_a_given_schema_is_written_and_read(
         "id", registry=url, subject="numbers-value", options={"use.latest.version": "true"}
     )
     assert numbers.select(latest.alias("value")).count() == 3
-    with pytest.raises(ValueError, match="a schema or a subject"):
+    with pytest.raises(ValueError, match="either a schema or a subject"):
         schemas.from_avro("value", registry=url)
-    with pytest.raises(ValueError, match="mode is one of FAILFAST, PERMISSIVE"):
+    with pytest.raises(ValueError, match="mode must be one of FAILFAST, PERMISSIVE"):
         schemas.from_avro("value", '"long"', registry=url, options={"mode": "DROPMALFORMED"})
     with pytest.raises(ValueError, match="is AVRO, not JSON"):
         schemas.from_json_schema("value", registry=url, subject="numbers-value")

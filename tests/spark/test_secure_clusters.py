@@ -1,4 +1,4 @@
-"""Spark, SQL, Streams and Connect at a cluster that is closed to strangers (SASL_SSL)."""
+"""Spark, SQL, Streams and Connect with a secured cluster (SASL_SSL)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def options(cluster: LocalCluster, password: str = PASSWORD) -> dict[str, str]:
 def until(found: Callable[[], Any], timeout_s: float = 240.0) -> Any:
     deadline = time.monotonic() + timeout_s
     while not (value := found()):
-        assert time.monotonic() < deadline, "it did not come to be"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.1)
     return value
 
@@ -60,7 +60,7 @@ def values(cluster: LocalCluster, topic: str, count: int) -> list[str]:
         return [record.value or "" for record in consumer.take(count, 120)]
 
 
-def test_source_and_sink_and_what_they_show(
+def test_source_and_sink_work_and_hide_their_secrets(
     spark: SparkSession,
     cluster: LocalCluster,
     tmp_path: Path,
@@ -81,12 +81,12 @@ def test_source_and_sink_and_what_they_show(
         assert query.awaitTermination(240)
         with contextlib.redirect_stdout(shown):
             query.explain(extended=True)
-        shown.write(json.dumps([str(each) for each in query.recentProgress]))
+        shown.write(json.dumps([str(progress) for progress in query.recentProgress]))
     finally:
         query.stop()
     assert sorted(values(cluster, "copy", 5)) == ["0", "1", "2", "3", "4"]
-    told = capfd.readouterr()
-    for text in (shown.getvalue(), caplog.text, told.out, told.err):
+    output = capfd.readouterr()
+    for text in (shown.getvalue(), caplog.text, output.out, output.err):
         assert PASSWORD not in text
     assert "kafka.sasl.jaas.config=*********(redacted)" in shown.getvalue()
 
@@ -105,11 +105,11 @@ def test_a_failure_names_the_user_and_never_the_password(
 
 def test_sql_runs_a_query(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> None:
     from ottla.sql.engine.engine import Engine
-    from ottla.sql.run.workers import Workers
-    from ottla.sql.settings import Settings
+    from ottla.sql.ksql_config import KsqlConfig
+    from ottla.sql.run.query_executor import QueryExecutor
 
     given = {f"ksql.streams.{name}": value for name, value in kafka_settings(cluster).items()}
-    settings = Settings(
+    settings = KsqlConfig(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "ksql.streams.state.dir": str(tmp_path),
@@ -118,7 +118,7 @@ def test_sql_runs_a_query(spark: SparkSession, cluster: LocalCluster, tmp_path: 
             **given,
         }
     )
-    engine = Engine(settings, Workers(settings, lambda: spark))
+    engine = Engine(settings, QueryExecutor(settings, lambda: spark))
     engine.start()
     try:
         source = "KAFKA_TOPIC='numbers', VALUE_FORMAT='JSON', PARTITIONS=1"
@@ -187,6 +187,6 @@ def test_connect_runs_a_connector(
         "tasks.max": "1",
     }
     with ConnectWorker(properties, spark=lambda: spark) as worker:
-        until(lambda: worker.herder.ready and worker.herder.view.settled)
-        worker.changes.put_config("lines", config)
+        until(lambda: worker.herder.ready and worker.herder.view.stable)
+        worker.requests.put_config("lines", config)
         assert values(cluster, "lines", 2) == ["one", "two"]

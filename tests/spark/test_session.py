@@ -1,4 +1,4 @@
-"""A session as a user has it, in processes of its own where the process is what matters."""
+"""A user's session, in separate processes where that matters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.spark import planners
+from ottla.spark import fork_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 PATIENCE_S = 120.0
 
-# Prints what it sees, survives one Ctrl-C, then waits to be killed.
+# Prints its observations, survives one Ctrl-C, then waits to be killed.
 DRIVER = """
 import time
 from ottla.spark import session
@@ -41,7 +41,7 @@ time.sleep(100)
 
 @contextlib.contextmanager
 def driver(directory: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """In a session of its own, as a shell on a terminal starts it."""
+    """In a separate session, as a shell on a terminal starts it."""
     with (directory / "stderr").open("w") as errors:
         process = subprocess.Popen(
             [sys.executable, "-c", DRIVER],
@@ -72,7 +72,7 @@ def until(done: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def test_pypis_java_runs_spark_and_dies_with_its_driver_but_not_of_ctrl_c(tmp_path: Path) -> None:
+def test_pypis_java_runs_spark_dies_with_its_driver_and_survives_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     without_java = {"PATH": str(tmp_path / "bin"), "JAVA_HOME": ""}
     with driver(tmp_path, **without_java) as process:
@@ -96,9 +96,9 @@ def test_settings_of_a_local_session(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "false"
 
 
-def test_nothing_is_left_that_a_child_would_take_for_its_own(spark: SparkSession) -> None:
+def test_no_environment_variable_leaks_to_children(spark: SparkSession) -> None:
     assert "PYSPARK_GATEWAY_PORT" not in os.environ
-    assert os.environ["PYSPARK_PYTHON"] == planners.python()
+    assert os.environ["PYSPARK_PYTHON"] == fork_server.python()
 
 
 def test_ctrl_c_is_not_taken_over(spark: SparkSession) -> None:
@@ -114,8 +114,8 @@ def test_a_second_start_gives_the_same_session_in_every_thread(spark: SparkSessi
         threading.Thread(target=lambda: found.append(session.start(master="local[2]")))
         for _ in range(3)
     ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(PATIENCE_S)
-    assert [each is spark for each in found] == [True, True, True]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert [session is spark for session in found] == [True, True, True]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.client import TopicPartition
-from ottla.rows.schema import Column, Format, Layout, Role, Schema
+from ottla.rows.schema import Column, FormatInfo, Layout, LogicalSchema, Role
 from ottla.rows.types import INTEGER, STRING
 from ottla.testing import LocalCluster
 
@@ -60,14 +60,14 @@ class Query:
         """Trigger.AvailableNow; the batches of this run."""
         self.batches = []
         self.start({"availableNow": True}, **options).awaitTermination(60)
-        return [each for each in self.batches if each]
+        return [batch for batch in self.batches if batch]
 
     def _keep(self, frame: DataFrame, batch_id: int) -> None:
         self.batches.append(sorted((row.value for row in frame.collect()), key=_number))
 
     @property
     def values(self) -> list[str]:
-        return sorted((each for batch in self.batches for each in batch), key=_number)
+        return sorted((row for batch in self.batches for row in batch), key=_number)
 
 
 def _number(value: str) -> int:
@@ -83,7 +83,7 @@ def query(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> Iterato
 
 
 def values(numbers: range) -> list[str]:
-    return [f"v{each}" for each in numbers]
+    return [f"v{number}" for number in numbers]
 
 
 def test_a_topic_is_read_as_a_batch(spark: SparkSession, cluster: LocalCluster) -> None:
@@ -101,12 +101,12 @@ def test_a_topic_is_read_as_a_batch(spark: SparkSession, cluster: LocalCluster) 
     ]
     assert frame.rdd.getNumPartitions() == 1
     rows = frame.orderBy("partition", "offset").collect()
-    assert [(bytes(each.key), each.partition, each.offset) for each in rows] == [
+    assert [(bytes(row.key), row.partition, row.offset) for row in rows] == [
         (b"k%d" % number, number % 2, number // 2)
         for number in sorted(range(10), key=lambda number: (number % 2, number))
     ]
-    assert {each.topic for each in rows} == {"batch"}
-    assert {each.timestampType for each in rows} == {0}
+    assert {row.topic for row in rows} == {"batch"}
+    assert {row.timestampType for row in rows} == {0}
     cut = {
         "subscribePattern": "bat.*",
         "minPartitions": 4,
@@ -131,7 +131,7 @@ def test_headers_nulls_and_timestamps(spark: SparkSession, cluster: LocalCluster
         None,
         1_700_000_000.123,
     )
-    assert [(each.key, each.value) for each in second.headers] == [("a", b"1"), ("a", None)]
+    assert [(header.key, header.value) for header in second.headers] == [("a", b"1"), ("a", None)]
 
 
 def test_read_committed(spark: SparkSession, cluster: LocalCluster) -> None:
@@ -149,11 +149,11 @@ def test_read_committed(spark: SparkSession, cluster: LocalCluster) -> None:
     committed = reading(
         spark.read, cluster, {"subscribe": "settled", "kafka.isolation.level": "read_committed"}
     )
-    assert [bytes(each.value) for each in everything.collect()] == [b"0", b"1", b"2", b"3"]
-    assert [bytes(each.value) for each in committed.collect()] == [b"0", b"2"]
+    assert [bytes(row.value) for row in everything.collect()] == [b"0", b"1", b"2", b"3"]
+    assert [bytes(row.value) for row in committed.collect()] == [b"0", b"2"]
 
 
-def test_what_is_wrong_is_said(spark: SparkSession, cluster: LocalCluster) -> None:
+def test_errors_are_reported(spark: SparkSession, cluster: LocalCluster) -> None:
     from pyspark.errors import AnalysisException
 
     with pytest.raises(AnalysisException, match="One of the following options must be specified"):
@@ -174,9 +174,9 @@ def test_a_layout_gives_typed_rows(spark: SparkSession, cluster: LocalCluster) -
         producer.send("typed", b"not json", key=b"b")
         producer.send("typed", b'{"N": 3}', key=b"c")
     columns = (Column("ID", STRING, Role.KEY), Column("N", INTEGER))
-    layout = Layout(Schema(columns), Format("KAFKA"), Format("JSON"))
+    layout = Layout(LogicalSchema(columns), FormatInfo("KAFKA"), FormatInfo("JSON"))
     frame = reading(spark.read, cluster, {"subscribe": "typed", "ottla.layout": layout.to_json()})
-    rows = [(each.ID, each.N, each.ROWOFFSET) for each in frame.collect()]
+    rows = [(row.ID, row.N, row.ROWOFFSET) for row in frame.collect()]
     assert rows == [("a", 1, 0), ("c", 3, 2)]
     assert frame.first().ROWTIME == 7  # type: ignore[union-attr]
 
@@ -196,7 +196,7 @@ def test_a_stream_follows_its_topic_and_resumes(query: Query, cluster: LocalClus
     with cluster.admin() as admin:
         admin.topics.grow("stream", 3)
     fill(cluster, "stream", range(14, 23), partitions=3)
-    assert [each for batch in query.run(subscribe="stream") for each in batch] != []
+    assert [row for batch in query.run(subscribe="stream") for row in batch] != []
     assert query.values == values(range(14, 23))
 
 
@@ -205,12 +205,12 @@ def test_available_now_reads_all_in_batches_of_a_limit(query: Query, cluster: Lo
     fill(cluster, "rated", range(50), partitions=2)
     options = {"subscribe": "rated", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 20}
     batches = query.run(**options)
-    assert [len(each) for each in batches] == [20, 20, 10]
+    assert [len(batch) for batch in batches] == [20, 20, 10]
     assert query.values == values(range(50))
     assert query.run(**options) == []
 
 
-def test_lost_data_fails_the_query_unless_told_otherwise(
+def test_lost_data_fails_the_query_unless_configured_otherwise(
     query: Query, cluster: LocalCluster
 ) -> None:
     from pyspark.errors import StreamingQueryException

@@ -1,4 +1,4 @@
-"""docs/spark.md says what works: its examples, as they are printed, against a broker of our own."""
+"""The examples of docs/spark.md, run as printed against a local broker."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def test_every_example_of_the_page_runs(
         assert "|  1|  2.5|" in shown  # Spark's tasks write beside each other: any offset
         assert "|  2|  0.5|" in shown
         with broker.consumer("orders", value=str) as consumer:
-            found = [each.value for each in consumer.take(9)]
+            found = [record.value for record in consumer.take(9)]
     assert sorted(found[6:]) == ["1", "2", '{"id":"7"}']

@@ -1,4 +1,4 @@
-"""The Spark rows of `make bench` measure what they say: their jobs, on a small scale."""
+"""The jobs of the Spark rows of `make bench`, on a small scale."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_followed_topic_is_copied_and_its_batches_are_timed(
     with broker.producer() as producer:
         producer.send("in", b"now")
     with broker.consumer("out") as consumer:
-        assert [each.value for each in consumer.take(1)] == [b"now"]
+        assert [record.value for record in consumer.take(1)] == [b"now"]
     jobs._following.processAllAvailable()
     stopped = jobs.do({"job": "stop"})
     assert stopped["batches"] >= 1

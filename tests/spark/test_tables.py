@@ -15,24 +15,34 @@ from ottla.rows import types as t
 from ottla.rows.errors import SqlError
 from ottla.rows.formats import Encoder, arrow_schema
 from ottla.rows.formats.decoder import BadRecord
-from ottla.rows.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
+from ottla.rows.schema import (
+    Column,
+    FormatInfo,
+    Layout,
+    LogicalSchema,
+    Role,
+    WindowInfo,
+    WindowKind,
+)
 from ottla.spark.table_store import Bounds
-from ottla.spark.tables import Table, Tables, TableState
+from ottla.spark.tables import MaterializedTable, MaterializedTables, TableState
 from ottla.sql.definitions import HEADERS_TYPE
 from ottla.testing import LocalCluster
 
 LAYOUT = Layout(
-    Schema((Column("ID", t.INTEGER, Role.KEY), Column("NAME", t.STRING), Column("N", t.BIGINT))),
-    Format("KAFKA"),
-    Format("JSON"),
+    LogicalSchema(
+        (Column("ID", t.INTEGER, Role.KEY), Column("NAME", t.STRING), Column("N", t.BIGINT))
+    ),
+    FormatInfo("KAFKA"),
+    FormatInfo("JSON"),
     is_table=True,
 )
 TUMBLING = Layout(
-    Schema((Column("ID", t.STRING, Role.KEY), Column("N", t.BIGINT))),
-    Format("KAFKA"),
-    Format("JSON"),
+    LogicalSchema((Column("ID", t.STRING, Role.KEY), Column("N", t.BIGINT))),
+    FormatInfo("KAFKA"),
+    FormatInfo("JSON"),
     is_table=True,
-    windowed=Windowed(WindowKind.TUMBLING, 100),
+    windowed=WindowInfo(WindowKind.TUMBLING, 100),
 )
 
 
@@ -64,7 +74,7 @@ def names(rows: list[dict[str, Any]]) -> list[Any]:
 def test_a_table_has_the_last_value_of_each_key(cluster: LocalCluster) -> None:
     cluster.create_topic("people", partitions=3)
     send(cluster, "people", LAYOUT, [{"ID": n, "NAME": "x", "N": n} for n in range(100)])
-    with Table(cluster.bootstrap_servers, "people", LAYOUT) as table:
+    with MaterializedTable(cluster.bootstrap_servers, "people", LAYOUT) as table:
         send(
             cluster,
             "people",
@@ -97,9 +107,9 @@ def test_headers_are_columns_of_a_table(cluster: LocalCluster) -> None:
         Column("SOURCE", t.BYTES, Role.HEADER, header="source"),
         Column("ALL_OF_THEM", HEADERS_TYPE, Role.HEADERS),
     )
-    layout = replace(LAYOUT, schema=Schema(columns))
+    layout = replace(LAYOUT, schema=LogicalSchema(columns))
     cluster.create_topic("labelled")
-    with Table(cluster.bootstrap_servers, "labelled", layout) as table:
+    with MaterializedTable(cluster.bootstrap_servers, "labelled", layout) as table:
         with cluster.producer() as producer:
             for number, headers in enumerate(([("source", b"shop")], [], [("other", None)])):
                 key, value, _ = Encoder(LAYOUT).record({"ID": number, "NAME": "x"})
@@ -113,11 +123,11 @@ def test_headers_are_columns_of_a_table(cluster: LocalCluster) -> None:
         assert sorted(table.arrow().column("SOURCE").to_pylist(), key=str) == [None, b"shop"]
 
 
-def test_a_row_is_seen_by_who_asks_after_it_was_written(cluster: LocalCluster) -> None:
-    """Also where the last thing in the topic is a marker, which is no record."""
+def test_a_row_is_visible_to_queries_after_its_write(cluster: LocalCluster) -> None:
+    """Also if the topic ends with a marker, which is not a record."""
     cluster.create_topic("asked")
     with (
-        Table(cluster.bootstrap_servers, "asked", LAYOUT) as table,
+        MaterializedTable(cluster.bootstrap_servers, "asked", LAYOUT) as table,
         cluster.producer(delivery="exactly_once", transactional_id="tables") as producer,
     ):
         key, _, _ = Encoder(LAYOUT).record({"ID": 1})
@@ -145,7 +155,7 @@ def test_windows(cluster: LocalCluster) -> None:
     ]
     deleted = {"ID": "a", "WINDOWSTART": 300, "__DELETED": True}
     send(cluster, "windows", TUMBLING, [*rows, deleted, {**rows[4], "N": 44}])
-    with Table(cluster.bootstrap_servers, "windows", TUMBLING) as table:
+    with MaterializedTable(cluster.bootstrap_servers, "windows", TUMBLING) as table:
         assert table.catch_up()
         assert table.count == 19
         found = table.get([("a",)], Bounds(start_min=200, start_max=500))
@@ -160,24 +170,26 @@ def test_windows(cluster: LocalCluster) -> None:
         ]
 
 
-def test_old_windows_go(cluster: LocalCluster) -> None:
+def test_old_windows_expire(cluster: LocalCluster) -> None:
     cluster.create_topic("retention")
     rows = [{"ID": str(n % 7), "N": n, "WINDOWSTART": n * 100} for n in range(1000)]
     send(cluster, "retention", TUMBLING, rows)
-    with Table(cluster.bootstrap_servers, "retention", TUMBLING, retention_ms=10_000) as table:
+    with MaterializedTable(
+        cluster.bootstrap_servers, "retention", TUMBLING, retention_ms=10_000
+    ) as table:
         assert table.catch_up()
         assert {row["WINDOWSTART"] for row in table.scan()} == {n * 100 for n in range(899, 1000)}
         assert table.count < 150
         assert table.size_bytes > 0
 
 
-def test_old_windows_go_as_the_topic_says(cluster: LocalCluster) -> None:
+def test_old_windows_expire_by_the_topics_retention(cluster: LocalCluster) -> None:
     config = {"cleanup.policy": "compact,delete", "retention.ms": "10000"}
     cluster.create_topic("kept", configs=config)
     now_ms = int(time.time() * 1000)
-    with Table(cluster.bootstrap_servers, "kept", TUMBLING) as table:
+    with MaterializedTable(cluster.bootstrap_servers, "kept", TUMBLING) as table:
         starts = [now_ms - 100_000, now_ms - 5_000, now_ms]
-        rows = [{"ID": "a", "N": n, "WINDOWSTART": each} for n, each in enumerate(starts)]
+        rows = [{"ID": "a", "N": n, "WINDOWSTART": start} for n, start in enumerate(starts)]
         send(cluster, "kept", TUMBLING, rows)
         until(lambda: [row["N"] for row in table.scan()] == [1, 2])
 
@@ -185,22 +197,22 @@ def test_old_windows_go_as_the_topic_says(cluster: LocalCluster) -> None:
 def test_sessions(cluster: LocalCluster) -> None:
     layout = Layout(
         TUMBLING.schema,
-        Format("KAFKA"),
-        Format("JSON"),
+        FormatInfo("KAFKA"),
+        FormatInfo("JSON"),
         is_table=True,
-        windowed=Windowed(WindowKind.SESSION),
+        windowed=WindowInfo(WindowKind.SESSION),
     )
     cluster.create_topic("sessions")
     with cluster.producer() as producer:
         for value, end, start in [(b'{"N":1}', 10, 10), (None, 10, 10), (b'{"N":2}', 20, 10)]:
             producer.send("sessions", value, key=b"k" + struct.pack(">qq", end, start))
-    with Table(cluster.bootstrap_servers, "sessions", layout) as table:
+    with MaterializedTable(cluster.bootstrap_servers, "sessions", layout) as table:
         assert table.catch_up()
         (row,) = table.scan()
         assert (row["ID"], row["N"], row["WINDOWSTART"], row["WINDOWEND"]) == ("k", 2, 10, 20)
 
 
-def test_bad_records_leave_what_was_there(cluster: LocalCluster) -> None:
+def test_bad_records_leave_the_table_unchanged(cluster: LocalCluster) -> None:
     cluster.create_topic("bad")
     key = struct.pack(">i", 1)
     with cluster.producer() as producer:
@@ -208,13 +220,13 @@ def test_bad_records_leave_what_was_there(cluster: LocalCluster) -> None:
             producer.send("bad", value, key=key)
         producer.send("bad", b'{"N":3}', key=b"short")
         producer.send("bad", b'{"N":4}')
-    told: list[BadRecord] = []
-    with Table(
-        cluster.bootstrap_servers, "bad", LAYOUT, on_bad=lambda topic, bad: told.extend(bad)
+    received: list[BadRecord] = []
+    with MaterializedTable(
+        cluster.bootstrap_servers, "bad", LAYOUT, on_bad=lambda topic, bad: received.extend(bad)
     ) as table:
         assert table.catch_up()
         assert [row["N"] for row in table.scan()] == [2]
-    assert [(each.offset, each.half) for each in told] == [
+    assert [(bad_record.offset, bad_record.half) for bad_record in received] == [
         (1, "value"),
         (3, "value"),
         (4, "key"),
@@ -230,15 +242,15 @@ def test_keys_of_several_columns_and_nested_ones(cluster: LocalCluster) -> None:
         ("nested", nested, ({"X": 1, "Y": ["b"]},)),
     ]:
         layout = Layout(
-            Schema((*columns, Column("V", t.INTEGER))),
-            Format("JSON"),
-            Format("JSON"),
+            LogicalSchema((*columns, Column("V", t.INTEGER))),
+            FormatInfo("JSON"),
+            FormatInfo("JSON"),
             is_table=True,
         )
         cluster.create_topic(topic)
-        row = {each.name: value for each, value in zip(columns, key, strict=True)}
+        row = {column.name: value for column, value in zip(columns, key, strict=True)}
         send(cluster, topic, layout, [{**row, "V": 1}, {**row, "V": 2}])
-        with Table(cluster.bootstrap_servers, topic, layout) as table:
+        with MaterializedTable(cluster.bootstrap_servers, topic, layout) as table:
             assert table.catch_up()
             (found,) = table.get([key])
             assert {name: found[name] for name in row} == row
@@ -246,11 +258,11 @@ def test_keys_of_several_columns_and_nested_ones(cluster: LocalCluster) -> None:
             assert table.arrow().num_rows == 1
 
 
-def test_a_table_goes_on_when_the_broker_is_back() -> None:
+def test_a_table_resumes_when_the_broker_returns() -> None:
     with LocalCluster(process=True) as cluster:
         cluster.create_topic("away")
         send(cluster, "away", LAYOUT, [{"ID": 1, "NAME": "a"}])
-        with Table(cluster.bootstrap_servers, "away", LAYOUT) as table:
+        with MaterializedTable(cluster.bootstrap_servers, "away", LAYOUT) as table:
             assert table.catch_up()
             cluster.restart()
             send(cluster, "away", LAYOUT, [{"ID": 2, "NAME": "b"}])
@@ -261,14 +273,14 @@ def test_a_table_goes_on_when_the_broker_is_back() -> None:
             assert table.cause
             assert not table.catch_up(0.2)
             assert table.ready(0.2)
-            assert names(table.get([(1,)])) == [(1, "a")]  # what is known is answered
+            assert names(table.get([(1,)])) == [(1, "a")]  # known rows are returned
             cluster.restart()
             until(lambda: table.catch_up(1.0))
             until(lambda: table.state is TableState.RUNNING)
 
 
-def test_a_topic_that_comes_later_and_one_made_anew(cluster: LocalCluster) -> None:
-    tables = Tables(cluster.bootstrap_servers)
+def test_late_and_recreated_topics_are_followed(cluster: LocalCluster) -> None:
+    tables = MaterializedTables(cluster.bootstrap_servers)
     table = tables.table("later", LAYOUT)
     assert tables.table("later", LAYOUT) is table
     until(lambda: table.state is TableState.WAITING)
@@ -289,7 +301,7 @@ def test_a_topic_that_comes_later_and_one_made_anew(cluster: LocalCluster) -> No
 
 def test_new_partitions_are_followed(cluster: LocalCluster) -> None:
     cluster.create_topic("grown")
-    with Table(cluster.bootstrap_servers, "grown", LAYOUT) as table:
+    with MaterializedTable(cluster.bootstrap_servers, "grown", LAYOUT) as table:
         assert table.catch_up()
         with cluster.admin() as admin:
             admin.topics.grow("grown", 4)
@@ -298,12 +310,12 @@ def test_new_partitions_are_followed(cluster: LocalCluster) -> None:
         assert len(table.position) == 4
 
 
-def test_a_table_that_is_too_large_says_so(cluster: LocalCluster) -> None:
+def test_a_table_beyond_its_memory_limit_reports_too_large(cluster: LocalCluster) -> None:
     cluster.create_topic("large")
     send(cluster, "large", LAYOUT, [{"ID": n, "NAME": "x" * 100} for n in range(1000)])
-    with Table(cluster.bootstrap_servers, "large", LAYOUT, bytes_max=10_000) as table:
+    with MaterializedTable(cluster.bootstrap_servers, "large", LAYOUT, bytes_max=10_000) as table:
         until(lambda: table.state is TableState.TOO_LARGE)
         assert not table.catch_up()
-        with pytest.raises(SqlError, match="10,000 are allowed"):
+        with pytest.raises(SqlError, match="the limit is 10,000"):
             table.get([(1,)])
         assert table.size_bytes == 0

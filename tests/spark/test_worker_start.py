@@ -1,4 +1,4 @@
-"""Where Spark's Python processes find pyspark."""
+"""The place from which Spark's Python processes import pyspark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.skipif("SPARK_HOME" in os.environ, reason="this Spark was set up by somebody else")
-def test_workers_read_pyspark_from_where_its_byte_code_is(spark: SparkSession) -> None:
+def test_workers_import_pyspark_with_its_bytecode(spark: SparkSession) -> None:
     def origin(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow
         import pyspark

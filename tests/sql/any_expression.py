@@ -1,4 +1,4 @@
-"""Typed expressions that nobody thought of, over the columns of `pull_rows`."""
+"""Random typed expressions over the columns of `pull_rows`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ OPERATORS: Final = {
 
 
 def any_expression(random: Random, kind: str, depth: int) -> str:
-    """Its text; `depth` is how many expressions stand in each other at most."""
+    """The text of an expression; `depth` limits its nesting."""
     if not depth:
         return random.choice(LEAVES[kind])
     parts = random.choice(FORMS[kind]).split("{")

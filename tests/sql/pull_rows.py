@@ -1,4 +1,4 @@
-"""Rows with a column of every kind, for those who work them out."""
+"""Rows with a column of every type, for tests of pull queries."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ ROWS: list[dict[str, Any]] = [
         "U": None,
         **HIDDEN,
     },
-    {"ID": "c", **dict.fromkeys([each.name for each in COLUMNS[1:]]), **HIDDEN},
+    {"ID": "c", **dict.fromkeys([column.name for column in COLUMNS[1:]]), **HIDDEN},
 ]

@@ -1,17 +1,17 @@
-"""What may be defined, replaced, altered and dropped."""
+"""Rules for creating, replacing, altering and dropping sources."""
 
 from __future__ import annotations
 
 import pytest
 
 from ottla.rows.errors import SqlError
-from ottla.rows.schema import Column, Format, Layout, Role, Schema
+from ottla.rows.schema import Column, FormatInfo, Layout, LogicalSchema, Role
 from ottla.rows.types import BIGINT, INTEGER, STRING, SqlType
 from ottla.sql.catalog import (
     Catalog,
+    DataSource,
     PersistentQuery,
     QueryKind,
-    Source,
     altered,
     check_drop,
     check_new,
@@ -31,23 +31,25 @@ def source(
     query_id: str = "",
     read_only: bool = False,
     topic: str = "t",
-) -> Source:
+) -> DataSource:
     columns = (ID, *(Column(column, type_) for column, type_ in values))
-    layout = Layout(Schema(columns), Format("KAFKA"), Format("JSON"), kind is SourceKind.TABLE)
-    return Source(
+    layout = Layout(
+        LogicalSchema(columns), FormatInfo("KAFKA"), FormatInfo("JSON"), kind is SourceKind.TABLE
+    )
+    return DataSource(
         name, kind, layout, topic, reads=reads, query_id=query_id, read_only=read_only, partitions=1
     )
 
 
-def catalog(*sources: Source) -> Catalog:
+def catalog(*sources: DataSource) -> Catalog:
     made = Catalog()
-    for each in sources:
-        made = made.with_source(each)
+    for source in sources:
+        made = made.with_source(source)
     return made
 
 
 def said(error: pytest.ExceptionInfo[SqlError]) -> str:
-    assert error.value.remedy, "an error says what to do"
+    assert error.value.remedy, "an error names the remedy"
     return error.value.message
 
 
@@ -60,7 +62,7 @@ def test_a_change_gives_a_new_snapshot_and_leaves_the_old_one() -> None:
     assert old.types == {}
 
 
-def test_what_does_not_exist_is_told_with_names_like_it() -> None:
+def test_an_unknown_name_suggests_similar_ones() -> None:
     with pytest.raises(SqlError) as error:
         catalog(source("ORDERS")).find("ORDER", line=3, column=7)
     assert said(error) == "ORDER does not exist."
@@ -109,7 +111,7 @@ def test_drop_is_refused_while_others_are_built_on_it() -> None:
     assert error.value.remedy == "DROP STREAM B;"
 
 
-def test_drop_takes_its_own_query_along_but_is_refused_for_inserts() -> None:
+def test_drop_ends_the_query_of_the_source_but_fails_with_inserts() -> None:
     there = catalog(source("A"), source("B", reads=("A",), query_id="CSAS_B_1"))
     own = PersistentQuery("CSAS_B_1", "", QueryKind.CREATE_AS, ("A",), "B")
     insert = PersistentQuery("INSERTQUERY_2", "", QueryKind.INSERT, ("A",), "B")
@@ -160,7 +162,7 @@ def test_alter_adds_columns_behind_the_others() -> None:
         ),
     ],
 )
-def test_alter_is_refused(made: Source, kind: SourceKind, column: str, words: str) -> None:
+def test_alter_is_refused(made: DataSource, kind: SourceKind, column: str, words: str) -> None:
     with pytest.raises(SqlError) as error:
         altered(catalog(made), "A", kind, [Element(column, STRING)])
     assert said(error) == words

@@ -1,4 +1,4 @@
-"""CREATE STREAM and CREATE TABLE: what is checked, and what comes of them."""
+"""CREATE STREAM and CREATE TABLE: validation, and the resulting definitions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.rows.errors import SqlError
-from ottla.rows.schema import Role, Windowed, WindowKind
+from ottla.rows.schema import Role, WindowInfo, WindowKind
 from ottla.rows.types import BIGINT, BYTES, INTEGER, STRING, TIMESTAMP, array, map_of
 from ottla.sql.catalog import schema_text
-from ottla.sql.definitions import HEADERS_TYPE, Definition, define, duration_ms
+from ottla.sql.definitions import HEADERS_TYPE, SourceDefinition, define, duration_ms
 from ottla.sql.syntax.statements import CreateSource, Element, Properties, SourceKind
 
 K = Element("K", STRING, Role.KEY)
@@ -26,14 +26,14 @@ def made(
     defaults: Mapping[str, str] | None = None,
     read_only: bool = False,
     **properties: str | int | bool,
-) -> Definition:
+) -> SourceDefinition:
     wishes: Properties = {"KAFKA_TOPIC": "there", "VALUE_FORMAT": "JSON", **properties}
     wishes = {name: value for name, value in wishes.items() if value != ""}
     statement = CreateSource(kind, "S", elements, wishes, read_only=read_only)
     return define(statement, TOPICS.get, defaults or {})
 
 
-def test_a_stream_over_a_topic_that_is_there() -> None:
+def test_a_stream_is_defined_over_an_existing_topic() -> None:
     definition = made(STREAM, K, V)
     source = definition.source
     assert definition.topic is None
@@ -45,7 +45,7 @@ def test_a_stream_over_a_topic_that_is_there() -> None:
     assert source.layout.value_format.wrapped
 
 
-def test_a_topic_is_made_where_partitions_are_given() -> None:
+def test_a_topic_is_created_if_partitions_are_given() -> None:
     stream = made(STREAM, V, KAFKA_TOPIC="new", PARTITIONS=2, REPLICAS=1, RETENTION_MS=5000).topic
     assert stream is not None
     assert (stream.name, stream.partitions, stream.replicas) == ("new", 2, 1)
@@ -70,14 +70,14 @@ def test_formats_come_from_the_statement_or_the_settings() -> None:
 
 def test_windows_of_a_source() -> None:
     source = made(STREAM, K, V, WINDOW_TYPE="hopping", WINDOW_SIZE="10 seconds").source
-    assert source.layout.windowed == Windowed(WindowKind.HOPPING, 10_000)
-    assert made(TABLE, P, WINDOW_TYPE="session").source.layout.windowed == Windowed(
+    assert source.layout.windowed == WindowInfo(WindowKind.HOPPING, 10_000)
+    assert made(TABLE, P, WINDOW_TYPE="session").source.layout.windowed == WindowInfo(
         WindowKind.SESSION
     )
     assert duration_ms("1 DAY") == 86_400_000
 
 
-def test_the_time_of_a_row() -> None:
+def test_a_row_has_its_time() -> None:
     stamp = Element("T", TIMESTAMP)
     assert made(STREAM, stamp, TIMESTAMP="t").source.layout.timestamp == "T"
     text = Element("T", STRING)

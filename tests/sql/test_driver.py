@@ -1,4 +1,4 @@
-"""SqlTestDriver: statements over given records, row by row, as in ksqlDB."""
+"""SqlTestDriver: statements on given records, row by row, as in ksqlDB."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def driver() -> Iterator[SqlTestDriver]:
 
 
 def values(driver: SqlTestDriver, topic: str) -> list[bytes | None]:
-    return [each.value for each in driver.records(topic)]
+    return [record.value for record in driver.records(topic)]
 
 
-def test_rows_of_a_stream_pass_one_by_one(driver: SqlTestDriver) -> None:
+def test_rows_of_a_stream_are_processed_one_by_one(driver: SqlTestDriver) -> None:
     driver.execute(ORDERS + "CREATE STREAM big AS SELECT * FROM orders WHERE amount > 5;")
     driver.pipe("orders", 1, {"ITEM": "pen", "AMOUNT": 7}, timestamp=10, headers=(("a", b"1"),))
     driver.pipe("orders", 2, {"ITEM": "ink", "AMOUNT": 3}, timestamp=11)
@@ -42,7 +42,7 @@ def test_rows_of_a_stream_pass_one_by_one(driver: SqlTestDriver) -> None:
     assert driver.rows("big") == [{"ID": 1, "ITEM": "pen", "AMOUNT": 7}]
 
 
-def test_a_record_without_value_stays_one(driver: SqlTestDriver) -> None:
+def test_a_tombstone_stays_a_tombstone(driver: SqlTestDriver) -> None:
     driver.execute(ORDERS + "CREATE STREAM copy AS SELECT id, item FROM orders;")
     driver.pipe("orders", 1, None)
     assert values(driver, "COPY") == [None]
@@ -57,7 +57,7 @@ def test_every_update_of_an_aggregate_comes(driver: SqlTestDriver) -> None:
     for amount in (4, 5, 6):
         driver.pipe("orders", 1, {"ITEM": "pen", "AMOUNT": amount})
     driver.pipe("orders", 1, {"ITEM": None, "AMOUNT": 1})
-    # What no longer has HAVING's condition is deleted; a row without group is in none.
+    # A group that no longer satisfies HAVING is deleted; a row without a group is in none.
     assert values(driver, "TOTALS") == [b'{"TOTAL":4}', b'{"TOTAL":9}', None]
     assert driver.rows("totals") == []
 
@@ -86,7 +86,7 @@ def test_sessions_that_merge_are_deleted(driver: SqlTestDriver) -> None:
     assert driver.rows("visits") == [{"ID": 1, "N": 3, "WINDOWSTART": 0, "WINDOWEND": 20}]
 
 
-def test_a_stream_joins_the_row_that_a_table_has_then(driver: SqlTestDriver) -> None:
+def test_a_stream_joins_the_current_row_of_a_table(driver: SqlTestDriver) -> None:
     driver.execute(
         ORDERS + ITEMS + "CREATE STREAM priced AS SELECT o.item AS item, id, price FROM orders o"
         " LEFT JOIN items i ON o.item = i.item;"
@@ -100,7 +100,7 @@ def test_a_stream_joins_the_row_that_a_table_has_then(driver: SqlTestDriver) -> 
     assert [row["PRICE"] for row in driver.rows("priced")] == [None, 3, None]
 
 
-def test_an_outer_join_of_streams_without_grace_tells_at_once(driver: SqlTestDriver) -> None:
+def test_an_outer_stream_join_without_grace_emits_at_once(driver: SqlTestDriver) -> None:
     driver.execute(
         "CREATE STREAM l (k INT KEY, a INT) WITH (KAFKA_TOPIC='l', FORMAT='JSON');"
         "CREATE STREAM r (k INT KEY, b INT) WITH (KAFKA_TOPIC='r', FORMAT='JSON');"
@@ -147,7 +147,7 @@ def decoded(value: bytes | None) -> dict[str, Any]:
     return found
 
 
-def test_an_aggregate_of_a_table_takes_old_rows_back(driver: SqlTestDriver) -> None:
+def test_an_aggregate_of_a_table_undoes_old_rows(driver: SqlTestDriver) -> None:
     driver.execute(
         "CREATE TABLE carts (id INT PRIMARY KEY, item STRING, n INT)"
         " WITH (KAFKA_TOPIC='carts', FORMAT='JSON');"
@@ -160,7 +160,7 @@ def test_an_aggregate_of_a_table_takes_old_rows_back(driver: SqlTestDriver) -> N
 
 
 def test_rows_of_a_join_meet_in_one_partition() -> None:
-    """Though one has another key than it is joined by, or the same in another format."""
+    """Even if the key of one differs from the join key, or has another format."""
     with SqlTestDriver() as driver:
         for topic in ("orders", "items", "stock", "carts"):
             driver.topic(topic, 4)
@@ -184,9 +184,9 @@ def test_rows_of_a_join_meet_in_one_partition() -> None:
         for number, name in enumerate(names):
             driver.pipe("orders", number, {"ITEM": name, "AMOUNT": 1})
             driver.pipe("carts", number, {"ITEM": name})
-        assert len({each.partition for each in driver.records("items")}) > 1
+        assert len({record.partition for record in driver.records("items")}) > 1
         assert [row["ITEM"] for row in driver.rows("priced")] == names
-        assert [row["W"] for row in driver.rows("worth")] == [2 * each for each in range(12)]
+        assert [row["W"] for row in driver.rows("worth")] == [2 * number for number in range(12)]
         assert [row["PRICE"] for row in driver.rows("bill")] == list(range(12))
         assert len(driver.rows("counts")) == 12
 
@@ -214,7 +214,7 @@ def test_windowed_keys_can_be_read(driver: SqlTestDriver) -> None:
 
 
 @pytest.mark.parametrize("form", ["AVRO", "JSON_SR", "PROTOBUF", "DELIMITED"])
-def test_formats_are_the_real_ones(driver: SqlTestDriver, form: str) -> None:
+def test_formats_are_those_of_the_server(driver: SqlTestDriver, form: str) -> None:
     driver.execute(
         "CREATE STREAM s (k INT KEY, a STRING, n INT)"
         f" WITH (KAFKA_TOPIC='s', VALUE_FORMAT='{form}');"
@@ -227,10 +227,10 @@ def test_formats_are_the_real_ones(driver: SqlTestDriver, form: str) -> None:
         assert driver.registry.subjects() == ["s-value", "T-value"]
 
 
-def test_rows_that_are_inserted_have_the_time_of_the_clock(driver: SqlTestDriver) -> None:
+def test_inserted_rows_have_the_time_of_the_clock(driver: SqlTestDriver) -> None:
     driver.execute(ORDERS + "INSERT INTO orders (id, amount) VALUES (1, 2);")
     driver.insert("orders", {"id": 2, "amount": 3, "ROWTIME": 5})
-    assert [each.timestamp for each in driver.records("orders")] == [1_000, 5]
+    assert [record.timestamp for record in driver.records("orders")] == [1_000, 5]
 
 
 def test_pull_queries_read_what_a_table_has(driver: SqlTestDriver) -> None:
@@ -272,7 +272,7 @@ def test_a_query_that_was_terminated_or_paused_gets_nothing(driver: SqlTestDrive
     assert [row["ID"] for row in driver.rows("copy")] == [2]
 
 
-def test_what_is_wrong_is_said_in_the_words_of_the_server() -> None:
+def test_errors_have_the_messages_of_the_server() -> None:
     with SqlTestDriver(create_topics=False) as driver:
         with pytest.raises(SqlError, match="Topic 'orders' does not exist"):
             driver.execute(ORDERS)
@@ -282,7 +282,7 @@ def test_what_is_wrong_is_said_in_the_words_of_the_server() -> None:
             driver.execute("CREATE STREAM x AS SELECT id, amounts FROM orders;")
 
 
-def test_a_record_that_can_not_be_read_is_left_out_and_told_of(driver: SqlTestDriver) -> None:
+def test_an_unreadable_record_is_skipped_and_reported(driver: SqlTestDriver) -> None:
     driver.execute(ORDERS + "CREATE STREAM copy AS SELECT * FROM orders;")
     driver.pipe("orders", b"\x00\x00\x00\x01", b"{")
     driver.pipe("orders", 2, {"AMOUNT": 1})

@@ -1,4 +1,4 @@
-"""What the Python text of an expression gives is what its Spark text gives."""
+"""The Python text of an expression gives the same values as its Spark text."""
 
 from __future__ import annotations
 
@@ -98,25 +98,25 @@ def same(one: Any, two: Any) -> bool:
 def frame(spark: SparkSession) -> DataFrame:
     import pyarrow as pa
 
-    from ottla.sql.run.registered_functions import register_udfs
+    from ottla.sql.run.session import prepare_session
 
     session = spark.newSession()
-    register_udfs(session)
-    arrays = [arrow_array([row[each.name] for row in ROWS], each.type) for each in COLUMNS]
+    prepare_session(session)
+    arrays = [arrow_array([row[column.name] for row in ROWS], column.type) for column in COLUMNS]
     arrays.append(pa.array([row["ROWTIME"] for row in ROWS], pa.int64()))
-    names = [*(each.name for each in COLUMNS), "ROWTIME"]
+    names = [*(column.name for column in COLUMNS), "ROWTIME"]
     return session.createDataFrame(pa.Table.from_arrays(arrays, names=names))
 
 
 def differences(frame: DataFrame, texts: list[str]) -> list[str]:
-    """Where Python's value of a row is another one than Spark's."""
-    columns = {("T", each.name): (each.type, column(each.name)) for each in COLUMNS}
+    """The rows where Python's value differs from Spark's."""
+    columns = {("T", given.name): (given.type, column(given.name)) for given in COLUMNS}
     columns["T", "ROWTIME"] = (BIGINT, column("ROWTIME"))
     scope = Scope(columns)
     translated = [translate(expression_of(text), scope) for text in texts]
-    sparks = [f"{each.text.spark} AS c{place}" for place, each in enumerate(translated)]
+    sparks = [f"{value.text.spark} AS c{place}" for place, value in enumerate(translated)]
     found = frame.selectExpr(*sparks).toArrow()
-    compute = compiled([each.text.python for each in translated])
+    compute = compiled([value.text.python for value in translated])
     ours = list(zip(*(compute(row) for row in ROWS), strict=True))
     wrong = []
     for place, (text, value) in enumerate(zip(texts, translated, strict=True)):
@@ -130,14 +130,14 @@ def differences(frame: DataFrame, texts: list[str]) -> list[str]:
     return wrong
 
 
-def test_python_and_spark_say_the_same(frame: DataFrame) -> None:
+def test_python_and_spark_agree(frame: DataFrame) -> None:
     wrong = differences(frame, EXPRESSIONS)
 
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_python_and_spark_say_the_same_of_any_expression(frame: DataFrame, seed: int) -> None:
+def test_python_and_spark_agree_on_any_expression(frame: DataFrame, seed: int) -> None:
     random = Random(seed)
     texts = [any_expression(random, kind, 3) for kind in ANY for _ in range(12)]
 

@@ -6,8 +6,16 @@ import pytest
 
 from ottla.rows import types as t
 from ottla.rows.errors import SqlError
-from ottla.rows.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
-from ottla.sql.catalog import Source
+from ottla.rows.schema import (
+    Column,
+    FormatInfo,
+    Layout,
+    LogicalSchema,
+    Role,
+    WindowInfo,
+    WindowKind,
+)
+from ottla.sql.catalog import DataSource
 from ottla.sql.insert import Inserts
 from ottla.sql.syntax import parse
 from ottla.sql.syntax.statements import InsertValues, SourceKind
@@ -22,18 +30,18 @@ COLUMNS = (
 )
 
 
-def source(kind: SourceKind = SourceKind.STREAM, **more: object) -> Source:
+def source(kind: SourceKind = SourceKind.STREAM, **more: object) -> DataSource:
     layout = Layout(
-        Schema(COLUMNS),
-        Format("KAFKA"),
-        Format("JSON"),
+        LogicalSchema(COLUMNS),
+        FormatInfo("KAFKA"),
+        FormatInfo("JSON"),
         is_table=kind is SourceKind.TABLE,
-        **{name: each for name, each in more.items() if name != "read_only"},  # type: ignore[arg-type]
+        **{name: value for name, value in more.items() if name != "read_only"},  # type: ignore[arg-type]
     )
-    return Source("S", kind, layout, "s", read_only=bool(more.get("read_only")))
+    return DataSource("S", kind, layout, "s", read_only=bool(more.get("read_only")))
 
 
-def record(text: str, into: Source | None = None) -> tuple[bytes | None, bytes | None, int]:
+def record(text: str, into: DataSource | None = None) -> tuple[bytes | None, bytes | None, int]:
     (statement,) = parse(text)
     assert isinstance(statement, InsertValues)
     return Inserts(into or source(), now_ms=lambda: 777).of_statement(statement)
@@ -48,26 +56,26 @@ def test_all_columns_in_their_order() -> None:
     )
 
 
-def test_null_as_the_key_of_a_map_is_a_text_in_json() -> None:
+def test_a_null_map_key_is_text_in_json() -> None:
     columns = (Column("M", t.map_of(t.STRING, t.INTEGER)),)
-    layout = Layout(Schema(columns), Format("NONE"), Format("JSON"))
-    into = Source("S", SourceKind.STREAM, layout, "s")
+    layout = Layout(LogicalSchema(columns), FormatInfo("NONE"), FormatInfo("JSON"))
+    into = DataSource("S", SourceKind.STREAM, layout, "s")
     value = record("INSERT INTO S VALUES (MAP(CAST(NULL AS STRING) := 1));", into)[1]
     assert value == b'{"M":{"null":1}}'
 
 
-def test_a_field_that_the_struct_has_not_is_left_out() -> None:
+def test_unknown_struct_fields_are_left_out() -> None:
     columns = (Column("U", t.struct(("A", t.INTEGER), ("B", t.STRING))),)
-    layout = Layout(Schema(columns), Format("NONE"), Format("JSON"))
-    into = Source("S", SourceKind.STREAM, layout, "s")
+    layout = Layout(LogicalSchema(columns), FormatInfo("NONE"), FormatInfo("JSON"))
+    into = DataSource("S", SourceKind.STREAM, layout, "s")
     value = record("INSERT INTO S VALUES (STRUCT(B := 'b', C := 5));", into)[1]
     assert value == b'{"U":{"A":null,"B":"b"}}'
 
 
 def test_key_columns_come_first() -> None:
     columns = (Column("N", t.INTEGER), Column("ID", t.STRING, Role.KEY))
-    layout = Layout(Schema(columns), Format("KAFKA"), Format("JSON"))
-    into = Source("S", SourceKind.STREAM, layout, "s")
+    layout = Layout(LogicalSchema(columns), FormatInfo("KAFKA"), FormatInfo("JSON"))
+    into = DataSource("S", SourceKind.STREAM, layout, "s")
     assert record("INSERT INTO S VALUES ('a', 5);", into) == (b"a", b'{"N":5}', 777)
 
 
@@ -92,10 +100,14 @@ def test_rows_of_values() -> None:
         inserts.of_row({"NOPE": 3})
     with pytest.raises(SqlError, match="Failed to insert"):
         Inserts(
-            Source(
+            DataSource(
                 "S",
                 SourceKind.STREAM,
-                Layout(Schema((Column("N", t.INTEGER),)), Format("NONE"), Format("KAFKA")),
+                Layout(
+                    LogicalSchema((Column("N", t.INTEGER),)),
+                    FormatInfo("NONE"),
+                    FormatInfo("KAFKA"),
+                ),
                 "s",
             )
         ).of_row({"N": 2**40})
@@ -118,7 +130,7 @@ def test_rows_of_values() -> None:
         ("INSERT INTO S (ROWTIME) VALUES (-1);", "ROWTIME"),
     ],
 )
-def test_what_is_wrong(text: str, words: str) -> None:
+def test_invalid_statements_are_refused(text: str, words: str) -> None:
     with pytest.raises(SqlError, match=words):
         record(text)
 
@@ -131,5 +143,5 @@ def test_targets_that_take_no_rows() -> None:
     with pytest.raises(SqlError, match="windowed"):
         record(
             "INSERT INTO S (N) VALUES (1);",
-            source(SourceKind.TABLE, windowed=Windowed(WindowKind.TUMBLING, 5)),
+            source(SourceKind.TABLE, windowed=WindowInfo(WindowKind.TUMBLING, 5)),
         )

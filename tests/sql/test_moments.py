@@ -19,13 +19,13 @@ from ottla.sql.moments import timestamp_of
         ("2020-12-31T24:00:00.000Z", datetime(2021, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_from_the_left_as_much_as_is_known(text: str, moment: datetime) -> None:
+def test_partial_timestamps_are_completed(text: str, moment: datetime) -> None:
     assert timestamp_of(text) == moment
 
 
 @pytest.mark.parametrize(
     "text", ["2020-02-03T24:00:01", "2020-02-03T25", "2020-02-30", "9999-12-31T24", "soon"]
 )
-def test_what_is_no_moment(text: str) -> None:
+def test_invalid_timestamps_are_refused(text: str) -> None:
     with pytest.raises(SqlError, match="Failed to parse timestamp"):
         timestamp_of(text)

@@ -1,4 +1,4 @@
-"""What is nearly right is told by what was meant."""
+"""Remedies for statements that are nearly right."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from ottla.rows.errors import SqlError
 from ottla.sql.definitions import CREATE_AS_PROPERTIES, check_properties
-from ottla.sql.settings import check_property
+from ottla.sql.ksql_config import check_property, checked
 from ottla.sql.syntax import parse
 
 WINDOWED = "SELECT a, COUNT(*) FROM s WINDOW {} GROUP BY a EMIT CHANGES;"
@@ -24,16 +24,25 @@ def test_names_of_properties() -> None:
     assert "Did you mean auto.offset.reset" in found.value.remedy
 
 
+def test_the_size_of_the_cache_is_a_number() -> None:
+    given = {"ksql.streams.cache.max.bytes.buffering": 0, "statestore.cache.max.bytes": "00 "}
+    assert checked(given) == {"cache.max.bytes.buffering": "0", "statestore.cache.max.bytes": "00 "}
+    for wrong in ("none", "-1", "0.0", ""):
+        with pytest.raises(SqlError, match=r"cache\.max\.bytes\.buffering: Invalid value") as found:
+            check_property("cache.max.bytes.buffering", wrong)
+        assert "0 emits every update" in found.value.remedy
+
+
 @pytest.mark.parametrize(
     ("window", "message"),
     [
-        ("HOPPING (SIZE 1 MINUTE, ADVANCE BY 2 MINUTES)", "by more than its SIZE"),
-        ("HOPPING (SIZE 1 MINUTE, ADVANCE BY 0 SECONDS)", "by nothing"),
-        ("TUMBLING (SIZE 0 SECONDS)", "no size"),
-        ("SESSION (0 SECONDS)", "no size"),
+        ("HOPPING (SIZE 1 MINUTE, ADVANCE BY 2 MINUTES)", "by at most its SIZE"),
+        ("HOPPING (SIZE 1 MINUTE, ADVANCE BY 0 SECONDS)", "by more than 0"),
+        ("TUMBLING (SIZE 0 SECONDS)", "size of a window must be positive"),
+        ("SESSION (0 SECONDS)", "size of a window must be positive"),
     ],
 )
-def test_windows_that_can_not_be(window: str, message: str) -> None:
+def test_impossible_windows_have_a_remedy(window: str, message: str) -> None:
     with pytest.raises(SqlError) as found:
         parse(WINDOWED.format(window))
     assert message in found.value.message

@@ -1,6 +1,14 @@
 from __future__ import annotations
 
-from ottla.rows.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
+from ottla.rows.schema import (
+    Column,
+    FormatInfo,
+    Layout,
+    LogicalSchema,
+    Role,
+    WindowInfo,
+    WindowKind,
+)
 from ottla.rows.types import BIGINT, DATE, STRING, array, decimal, map_of, quoted, struct
 
 
@@ -11,22 +19,22 @@ def test_a_type_reads_as_a_statement_has_it() -> None:
 
 
 def test_a_name_is_quoted_where_its_case_would_change() -> None:
-    assert [quoted(each) for each in ("ID", "id", "A-B", "1ST")] == ["ID", "`id`", "`A-B`", "`1ST`"]
+    assert [quoted(name) for name in ("ID", "id", "A-B", "1ST")] == ["ID", "`id`", "`A-B`", "`1ST`"]
 
 
-def test_a_layout_survives_its_travel_as_text() -> None:
+def test_a_layout_survives_json() -> None:
     layout = Layout(
-        schema=Schema(
+        schema=LogicalSchema(
             (
                 Column("ID", STRING, Role.KEY),
                 Column("V", array(struct(("A", decimal(4, 2)), ("M", map_of(STRING, BIGINT))))),
                 Column("H", STRING, Role.HEADER, "trace"),
             )
         ),
-        key_format=Format("KAFKA"),
-        value_format=Format("DELIMITED", properties={"delimiter": "|"}),
+        key_format=FormatInfo("KAFKA"),
+        value_format=FormatInfo("DELIMITED", properties={"delimiter": "|"}),
         is_table=True,
-        windowed=Windowed(WindowKind.TUMBLING, 60_000),
+        windowed=WindowInfo(WindowKind.TUMBLING, 60_000),
         timestamp="V",
         timestamp_format="yyyy",
     )

@@ -1,4 +1,4 @@
-"""What the tests of the cleaner share: a log of small segments, cleaned where it stands."""
+"""For tests of the cleaner: a log of small segments, cleaned in this process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from storage_kit import NOW, append, open_memory_log, read_all, whole_batches
 
-from ottla.records.batch import BatchHeader, Origin, build_batch
+from ottla.records.batch import AppendOrigin, BatchHeader, build_batch
 from ottla.records.record import Record
-from ottla.storage.cleaner import Cleaner, Limits, Task, look, make_task
-from ottla.storage.cleaner_plan import Answer, Finished, read_answer, read_plan
-from ottla.storage.cleaner_work import clean
+from ottla.storage.cleaner import Cleaner, CleanerConfig, CleanerTask, make_task, measure_dirt
+from ottla.storage.cleaner_plan import CleanerReport, CleanerStats, read_plan, read_report
 from ottla.storage.files import Files
 from ottla.storage.log import Log, LogConfig
 from ottla.storage.log_config import COMPACT
+from ottla.storage.segment_cleaner import clean
 
 COMPACTED = frozenset((COMPACT,))
 CONFIG = LogConfig(
@@ -24,7 +24,7 @@ CONFIG = LogConfig(
     file_delete_delay_ms=0,
     index_interval_bytes=100,
 )
-LIMITS = Limits(table_size=1 << 20, buffer_size=1 << 16, bytes_per_second=None)
+LIMITS = CleanerConfig(table_size=1 << 20, buffer_size=1 << 16, bytes_per_second=None)
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -33,7 +33,7 @@ def put(log: Log, *pairs: Pair, timestamp: int = NOW, **fields: int | bool) -> i
     """One batch of keys and values; its first offset."""
     records = [Record(timestamp=timestamp, key=key, value=value) for key, value in pairs]
     data = build_batch(records, **fields)
-    return append(log, data, origin=Origin.COORDINATOR, now_ms=timestamp).first_offset
+    return append(log, data, origin=AppendOrigin.COORDINATOR, now_ms=timestamp).first_offset
 
 
 def small_log(files: Files | None = None, config: LogConfig = CONFIG, **fields: int | bool) -> Log:
@@ -47,19 +47,21 @@ def fill(log: Log, keys: int = 5, rounds: int = 10) -> None:
             put(log, (b"k%d" % key, b"v%d" % number))
 
 
-def answers(task: Task, files: Files) -> list[Answer]:
-    """What the process would send, through the same lines of JSON."""
+def answers(task: CleanerTask, files: Files) -> list[CleanerReport]:
+    """The results of the cleaner process, as its lines of JSON."""
     plan = read_plan(task.plan.write())
-    return [read_answer(each.write()) for each in clean(files, plan, lambda _: None, lambda: 0.0)]
+    return [
+        read_report(cleaned.write()) for cleaned in clean(files, plan, lambda _: None, lambda: 0.0)
+    ]
 
 
-def task_for(log: Log, *, now_ms: int = NOW, limits: Limits = LIMITS) -> Task:
+def task_for(log: Log, *, now_ms: int = NOW, limits: CleanerConfig = LIMITS) -> CleanerTask:
     unstable = log.first_unstable_offset
     stable = log.end_offset if unstable is None else unstable
-    return make_task(look(log, stable, now_ms), limits, now_ms)
+    return make_task(measure_dirt(log, stable, now_ms), limits, now_ms)
 
 
-def compact(log: Log, *, now_ms: int = NOW, limits: Limits = LIMITS) -> Finished:
+def compact(log: Log, *, now_ms: int = NOW, limits: CleanerConfig = LIMITS) -> CleanerStats:
     """Clean the log once, as the broker does."""
     task = task_for(log, now_ms=now_ms, limits=limits)
     finished = None
@@ -90,13 +92,13 @@ def headers(log: Log) -> list[BatchHeader]:
 
 
 def table(log: Log, skip: Sequence[tuple[int, int]] = ()) -> dict[bytes, bytes]:
-    """What a consumer has that reads all of it: key -> value, tombstones applied.
+    """The state of a consumer that reads everything: key -> value, tombstones applied.
 
     `skip` are the aborted transactions: producer id, first offset.
     """
     state: dict[bytes, bytes] = {}
     aborting = dict.fromkeys(())
-    starts = sorted(skip, key=lambda each: each[1])
+    starts = sorted(skip, key=lambda skipped: skipped[1])
     for segment in log.segments:
         data = segment.open_file().pread(segment.size, 0)
         for header, records in whole_batches(data):

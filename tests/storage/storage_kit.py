@@ -1,17 +1,17 @@
-"""What the tests of storage share: batches, logs in memory, reading as a consumer does."""
+"""For tests of storage: batches, logs in memory, reading as a consumer does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.records.batch import BatchHeader, Origin, build_batch, read_header
+from ottla.records.batch import AppendOrigin, BatchHeader, build_batch, read_header
 from ottla.records.control import Marker, build_marker
 from ottla.records.record import Record, read_records
-from ottla.storage.directory import LogDir
 from ottla.storage.files import Files
-from ottla.storage.log import Appended, Log, LogConfig
-from ottla.storage.recovery import Opening, open_log
-from ottla.storage.residents import Residents
+from ottla.storage.log import Log, LogAppendInfo, LogConfig
+from ottla.storage.log_dir import LogDir
+from ottla.storage.open_segment_cache import OpenSegmentCache
+from ottla.storage.recovery import LoadLogParams, open_log
 from ottla.testing.memory_files import MemoryFiles
 
 NOW = 1_700_000_000_000
@@ -40,8 +40,8 @@ def append(
     *,
     leader_epoch: int = 0,
     now_ms: int = NOW,
-    origin: Origin = Origin.CLIENT,
-) -> Appended:
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+) -> LogAppendInfo:
     view = memoryview(bytearray(data))
     return log.append(view, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
@@ -53,20 +53,20 @@ def open_memory_log(
     config: LogConfig | None = None,
     recovery_point: int = 0,
     start_offset: int = 0,
-    residents: Residents | None = None,
+    open_segments: OpenSegmentCache | None = None,
     directory: LogDir | None = None,
     now_ms: int = NOW,
 ) -> Log:
     files = files if files is not None else MemoryFiles()
     files.make_dir(PATH)
     return open_log(
-        Opening(
+        LoadLogParams(
             directory=directory or LogDir(files, DIR),
             path=PATH,
             topic="t",
             partition=0,
             config=config or LogConfig(),
-            residents=residents or Residents(),
+            open_segments=open_segments or OpenSegmentCache(),
             now_ms=now_ms,
             clean=clean,
             recovery_point=recovery_point,
@@ -76,7 +76,7 @@ def open_memory_log(
 
 
 def close(log: Log) -> None:
-    """A clean end of one log, as the store brings it about for all of them."""
+    """Closes one log cleanly, as the store does for all."""
     log.save()
     log.flush(NOW)
     log.close()
@@ -100,7 +100,7 @@ def read_all(log: Log, *, start: int | None = None, size_max: int = 1 << 20) -> 
 
 
 def whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """The batches in `data`; a last one that is cut off is left out."""
+    """The complete batches in `data`."""
     position = 0
     while position + 61 <= len(data):
         header = read_header(data, position)

@@ -9,14 +9,14 @@ from ottla.storage.checkpoints import DamagedError, MetaProperties
 
 
 def test_offset_checkpoint_is_kafkas_text() -> None:
-    data = checkpoints.write_offsets({("orders", 0): 12, ("a-b", 3): 0})
+    data = checkpoints.write_offset_checkpoint({("orders", 0): 12, ("a-b", 3): 0})
     assert data == b"0\n2\norders 0 12\na-b 3 0\n"
-    assert checkpoints.read_offsets(data) == {("orders", 0): 12, ("a-b", 3): 0}
+    assert checkpoints.read_offset_checkpoint(data) == {("orders", 0): 12, ("a-b", 3): 0}
 
 
 def test_an_empty_file_is_a_checkpoint_of_nothing() -> None:
-    assert checkpoints.read_offsets(b"") == {}
-    assert checkpoints.read_epochs(b"") == []
+    assert checkpoints.read_offset_checkpoint(b"") == {}
+    assert checkpoints.read_epoch_checkpoint(b"") == []
 
 
 @pytest.mark.parametrize(
@@ -35,21 +35,21 @@ def test_an_empty_file_is_a_checkpoint_of_nothing() -> None:
         "0\n1\nt 0 ١٢\n".encode(),
     ],
 )
-def test_a_damaged_checkpoint_is_told_from_a_sound_one(data: bytes) -> None:
+def test_a_damaged_checkpoint_is_detected(data: bytes) -> None:
     with pytest.raises(DamagedError):
-        checkpoints.read_offsets(data)
+        checkpoints.read_offset_checkpoint(data)
 
 
 def test_epoch_checkpoint_is_kafkas_text() -> None:
-    data = checkpoints.write_epochs([(0, 0), (4, 100)])
+    data = checkpoints.write_epoch_checkpoint([(0, 0), (4, 100)])
     assert data == b"0\n2\n0 0\n4 100\n"
-    assert checkpoints.read_epochs(data) == [(0, 0), (4, 100)]
+    assert checkpoints.read_epoch_checkpoint(data) == [(0, 0), (4, 100)]
 
 
 @pytest.mark.parametrize("data", [b"0\n2\n4 100\n0 0\n", b"0\n2\n0 10\n1 5\n", b"0\n1\n1 2 3\n"])
 def test_epochs_must_rise(data: bytes) -> None:
     with pytest.raises(DamagedError):
-        checkpoints.read_epochs(data)
+        checkpoints.read_epoch_checkpoint(data)
 
 
 def test_partition_metadata_is_kafkas_text() -> None:
@@ -73,7 +73,7 @@ def test_meta_properties_round_trip() -> None:
     assert checkpoints.read_meta_properties(checkpoints.write_meta_properties(meta)) == meta
 
 
-def test_meta_properties_of_the_days_of_zookeeper() -> None:
+def test_old_meta_properties_are_read() -> None:
     data = b"#\n#Thu Nov 14 10:00:00 UTC 2024\nbroker.id=3\nversion=0\ncluster.id=abc\n"
     assert checkpoints.read_meta_properties(data) == MetaProperties("abc", 3)
 

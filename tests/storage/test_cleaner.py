@@ -1,4 +1,4 @@
-"""What a cleaning keeps, what it drops, and what it never touches."""
+"""What a cleaning retains, what it removes, and what it never touches."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from cleaner_kit import (
 )
 from storage_kit import NOW, append, close, marker, read_all
 
-from ottla.records.batch import Origin, build_batch
+from ottla.records.batch import AppendOrigin, build_batch
 from ottla.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.records.record import Record
-from ottla.storage.cleaner import Cleaner, Limits, look
+from ottla.storage.cleaner import Cleaner, CleanerConfig, measure_dirt
 from ottla.storage.log import Log
 
 
@@ -65,7 +65,7 @@ def test_small_segments_become_one() -> None:
 
 
 def compact_again(log: Log) -> None:
-    """A segment more, so that something is dirty, and another cleaning."""
+    """Adds a segment, so that something is dirty, and cleans again."""
     for _ in range(20):
         put(log, (b"again", b"x" * 20))
     compact(log)
@@ -77,10 +77,10 @@ def test_the_first_dirty_offset_moves_to_the_active_segment() -> None:
     assert log.first_dirty_offset == 0
     compact(log)
     assert log.first_dirty_offset == log.segments.active.base_offset
-    assert not look(log, log.end_offset, NOW).is_due
+    assert not measure_dirt(log, log.end_offset, NOW).is_due
 
 
-def test_a_batch_that_stays_whole_is_copied_as_it_is() -> None:
+def test_an_unchanged_batch_is_copied_verbatim() -> None:
     log = small_log()
     data = build_batch([Record(key=b"a", value=b"1", timestamp=NOW)], compression=GZIP)
     append(log, data)
@@ -91,7 +91,7 @@ def test_a_batch_that_stays_whole_is_copied_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
-def test_what_stays_of_a_batch_keeps_headers_timestamps_and_codec(codec: int) -> None:
+def test_a_shrunk_batch_keeps_headers_timestamps_and_codec(codec: int) -> None:
     log = small_log(config=dataclasses.replace(CONFIG, segment_bytes=2000))
     records = [
         Record(
@@ -119,7 +119,7 @@ def test_what_stays_of_a_batch_keeps_headers_timestamps_and_codec(codec: int) ->
     assert header.max_timestamp == max(record.timestamp for record in left)
 
 
-def test_append_time_stays() -> None:
+def test_append_time_is_kept() -> None:
     log = small_log(config=dataclasses.replace(CONFIG, message_timestamp_type="LogAppendTime"))
     append(log, build_batch([Record(key=b"a", value=b"1"), Record(key=b"b", value=b"1")]))
     append(log, build_batch([Record(key=b"a", value=b"2")]), now_ms=NOW + 5)
@@ -128,7 +128,7 @@ def test_append_time_stays() -> None:
     assert [(r.offset, r.timestamp) for r in read_all(log)] == [(1, NOW), (2, NOW + 5)]
 
 
-def test_a_tombstone_gets_a_horizon_and_goes_when_it_has_passed() -> None:
+def test_a_tombstone_is_removed_after_its_delete_horizon() -> None:
     log = small_log()
     put(log, (b"a", b"1"), (b"b", b"1"))
     put(log, (b"a", None), (b"c", b"1"), timestamp=NOW + 3)
@@ -156,7 +156,7 @@ def dirty(log: Log) -> None:
     log.roll(NOW)
 
 
-def test_a_tombstone_beats_the_records_before_it() -> None:
+def test_a_tombstone_supersedes_earlier_records() -> None:
     log = small_log()
     put(log, (b"a", b"1"))
     put(log, (b"a", None))
@@ -169,7 +169,7 @@ def test_records_without_a_key_are_dropped_and_counted(caplog: pytest.LogCapture
     log = small_log(config=dataclasses.replace(CONFIG, cleanup_policy=frozenset(("delete",))))
     put(log, (None, b"old"), (b"a", b"1"))
     put(log, (None, b"old"))
-    log.config = CONFIG
+    log.reconfigure(CONFIG)
     log.roll(NOW)
     with caplog.at_level(logging.WARNING):
         finished = compact(log)
@@ -178,7 +178,7 @@ def test_records_without_a_key_are_dropped_and_counted(caplog: pytest.LogCapture
     assert offsets(log) == [1]
 
 
-def test_long_keys_are_told_apart() -> None:
+def test_long_keys_are_distinguished() -> None:
     log = small_log(config=dataclasses.replace(CONFIG, segment_bytes=100_000))
     long = b"k" * 500
     put(log, (long + b"1", b"a"), (long + b"2", b"b"), (long + b"1", b"c"))
@@ -189,12 +189,12 @@ def test_long_keys_are_told_apart() -> None:
 
 def test_an_empty_log_has_nothing_to_clean() -> None:
     log = small_log()
-    assert not look(log, log.end_offset, NOW).is_due
+    assert not measure_dirt(log, log.end_offset, NOW).is_due
     put(log, (b"a", b"1"))
-    assert not look(log, log.end_offset, NOW).is_due  # the active segment
+    assert not measure_dirt(log, log.end_offset, NOW).is_due  # the active segment
 
 
-def test_when_all_records_go_the_end_of_the_range_stays_known() -> None:
+def test_an_emptied_range_keeps_its_end_offset() -> None:
     log = small_log()
     put(log, (b"a", b"1"))
     log.roll(NOW)
@@ -242,10 +242,10 @@ def transact(log: Log, producer_id: int, *pairs: tuple[bytes, bytes], sequence: 
 
 
 def end(log: Log, producer_id: int, *, commit: bool) -> None:
-    append(log, marker(producer_id, commit=commit), origin=Origin.COORDINATOR)
+    append(log, marker(producer_id, commit=commit), origin=AppendOrigin.COORDINATOR)
 
 
-def test_aborted_records_go_and_do_not_supersede_others() -> None:
+def test_aborted_records_are_removed_and_supersede_nothing() -> None:
     log = small_log()
     put(log, (b"a", b"committed"))
     transact(log, 1, (b"a", b"aborted"), (b"b", b"aborted"))
@@ -260,7 +260,7 @@ def test_aborted_records_go_and_do_not_supersede_others() -> None:
     assert log.aborted(0, log.end_offset) == [(1, 1)]  # as long as a batch of it is there
 
 
-def test_a_marker_goes_when_nothing_of_its_transaction_is_left_and_its_time_has_passed() -> None:
+def test_a_marker_is_removed_after_its_transaction_and_its_delete_horizon() -> None:
     log = small_log()
     transact(log, 1, (b"a", b"1"))
     end(log, 1, commit=True)
@@ -310,7 +310,7 @@ def test_a_transaction_whose_marker_is_in_the_active_segment_is_decided() -> Non
     assert table(log) == {b"a": b"1"}
 
 
-def test_a_transaction_that_was_aborted_long_ago_does_not_cast_doubt_on_the_next() -> None:
+def test_an_old_aborted_transaction_does_not_affect_the_next() -> None:
     """Its batch is in the clean part, from which keys are not read again: its end must show."""
     log = small_log()
     transact(log, 1, (b"x", b"aborted"))
@@ -332,16 +332,16 @@ def test_a_transaction_that_was_aborted_long_ago_does_not_cast_doubt_on_the_next
 # How far, and when
 
 
-def test_min_compaction_lag_keeps_the_young() -> None:
+def test_min_compaction_lag_protects_recent_records() -> None:
     config = dataclasses.replace(CONFIG, min_compaction_lag_ms=100)
     log = small_log(config=config)
     put(log, (b"a", b"1"), timestamp=NOW)
     log.roll(NOW)
     put(log, (b"a", b"2"), timestamp=NOW + 50)
     log.roll(NOW)
-    assert look(log, log.end_offset, NOW + 99).dirty_size == 0
-    assert look(log, log.end_offset, NOW + 100).end_offset == 1
-    assert look(log, log.end_offset, NOW + 150).end_offset == 2
+    assert measure_dirt(log, log.end_offset, NOW + 99).dirty_size == 0
+    assert measure_dirt(log, log.end_offset, NOW + 100).end_offset == 1
+    assert measure_dirt(log, log.end_offset, NOW + 150).end_offset == 2
 
 
 def test_the_ratio_decides_and_max_compaction_lag_overrules_it() -> None:
@@ -352,9 +352,9 @@ def test_the_ratio_decides_and_max_compaction_lag_overrules_it() -> None:
     compact(log)
     put(log, (b"b", b"1" * 50))
     log.roll(NOW)
-    found = look(log, log.end_offset, NOW)
+    found = measure_dirt(log, log.end_offset, NOW)
     assert (found.ratio, found.is_due) == (0.5, False)
-    assert look(log, log.end_offset, NOW + 1001).is_due
+    assert measure_dirt(log, log.end_offset, NOW + 1001).is_due
 
 
 def test_max_compaction_lag_rolls_the_active_segment() -> None:
@@ -364,7 +364,7 @@ def test_max_compaction_lag_rolls_the_active_segment() -> None:
     assert len(log.segments) == 2
 
 
-def test_the_filthiest_goes_first_and_none_twice() -> None:
+def test_the_dirtiest_log_is_cleaned_first_and_none_twice() -> None:
     first, second = small_log(), small_log()
     fill(first)
     compact(first)
@@ -384,7 +384,7 @@ def test_the_filthiest_goes_first_and_none_twice() -> None:
 def test_a_log_that_is_not_compacted_is_left_alone() -> None:
     log = small_log()
     fill(log)
-    log.config = dataclasses.replace(CONFIG, cleanup_policy=frozenset(("delete",)))
+    log.reconfigure(dataclasses.replace(CONFIG, cleanup_policy=frozenset(("delete",))))
     assert cleaner_for(log).next_task([log], LIMITS, NOW) is None
 
 
@@ -392,9 +392,9 @@ def test_a_table_that_is_too_small_cleans_in_several_passes() -> None:
     log = small_log(config=dataclasses.replace(CONFIG, segment_bytes=300))
     fill(log, keys=30, rounds=3)
     expected = table(log)
-    limits = Limits(table_size=200 * 8, buffer_size=1 << 16, bytes_per_second=None)
+    limits = CleanerConfig(table_size=200 * 8, buffer_size=1 << 16, bytes_per_second=None)
     passes = 0
-    while look(log, log.end_offset, NOW).is_due:
+    while measure_dirt(log, log.end_offset, NOW).is_due:
         before = log.first_dirty_offset
         compact(log, limits=limits)
         assert log.first_dirty_offset > before
@@ -417,6 +417,6 @@ def test_retention_applies_to_compact_and_delete() -> None:
     log.roll(NOW)
     compact(log)
     log.retain(NOW)
-    assert offsets(log) == [0, 1]  # they became one segment, which is as young as its youngest
+    assert offsets(log) == [0, 1]  # they became one segment, as recent as its most recent record
     log.retain(NOW + 1001)
     assert offsets(log) == []

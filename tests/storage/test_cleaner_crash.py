@@ -1,4 +1,4 @@
-"""The broker dies at each single file operation of a cleaning: no key's last value is lost."""
+"""The broker dies at each file operation of a cleaning: no key's last value is lost."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cleaner_kit import answers, compact, put, small_log, table, task_for
 from storage_kit import DIR, NOW, PATH, append, marker, read_all
 
 from ottla.errors import KafkaError
-from ottla.records.batch import Origin
+from ottla.records.batch import AppendOrigin
 from ottla.storage.log import Log
 from ottla.testing.memory_files import MemoryFiles
 
 
 class Death(BaseException):
-    """Nobody catches it: the process is gone."""
+    """Never caught, as the end of a process."""
 
 
 class MortalFiles(MemoryFiles):
@@ -36,7 +36,7 @@ class MortalFiles(MemoryFiles):
 
 
 def written() -> MortalFiles:
-    """A log with all that a cleaning has to do with; its closed segments are on the disk."""
+    """A log with every kind of record that is cleaned; its closed segments are on the disk."""
     files = MortalFiles()
     log = small_log(files)
     for number in range(6):
@@ -46,7 +46,7 @@ def written() -> MortalFiles:
             log, (b"k1", b"t%d" % number), producer_id=5, producer_epoch=0, base_sequence=number,
             transactional=True,
         )  # fmt: skip
-        append(log, marker(5, commit=number % 2 == 0), origin=Origin.COORDINATOR)
+        append(log, marker(5, commit=number % 2 == 0), origin=AppendOrigin.COORDINATOR)
     log.flush(NOW)
     compact(log)  # tombstones and markers have horizons now
     for number in range(8):
@@ -95,7 +95,7 @@ def check_after(files: MortalFiles) -> None:
     assert not [
         name for name in files.nodes if name.endswith((".cleaned", ".swap")) and name[:5] == DIR
     ]
-    # It goes on: appends, another cleaning, another start.
+    # It continues: appends, another cleaning, another start.
     put(log, (b"later", b"1"))
     log.roll(NOW)
     compact(log, now_ms=NOW + 9000)
@@ -106,7 +106,7 @@ def check_after(files: MortalFiles) -> None:
 
 
 @pytest.mark.parametrize("kind", ["kill", "crash", "crash with chance"])
-def test_a_death_at_any_operation_loses_nothing(kind: str) -> None:
+def test_a_crash_at_any_operation_loses_nothing(kind: str) -> None:
     assert COUNT > 50
     for death in range(COUNT + 1):
         files, log = prepared()
@@ -125,7 +125,7 @@ def test_a_death_at_any_operation_loses_nothing(kind: str) -> None:
         check_after(files)
 
 
-def test_a_death_while_a_swap_is_finished_is_finished_by_the_next_start() -> None:
+def test_the_next_start_completes_an_interrupted_swap() -> None:
     """Every operation of the cleaning's last part, and then every one of the start after it."""
     for death in range(COUNT - 30, COUNT, 2):
         for second in range(0, 40, 3):
@@ -141,8 +141,8 @@ def test_a_death_while_a_swap_is_finished_is_finished_by_the_next_start() -> Non
             check_after(files)
 
 
-def test_swaps_that_kafka_left_are_finished() -> None:
-    """Kafka's names at the worst moment: sources half gone, the log renamed, its index not yet."""
+def test_swaps_left_by_kafka_are_completed() -> None:
+    """Kafka's names at the worst moment: sources half deleted, the log renamed, its index not."""
     files, log = prepared()
     bases = [segment.path for segment in log.segments]
     compact(log, now_ms=NOW + 5000)
@@ -167,8 +167,8 @@ def test_a_swap_whose_files_were_not_all_renamed_is_discarded() -> None:
     assert [name for name in files.nodes if name.startswith(PATH) and ".swap" in name] == []
 
 
-def test_a_swap_that_is_discarded_takes_no_index_along() -> None:
-    """A start that dies while it discards: the next one must not take the rest for decided."""
+def test_a_discarded_swap_removes_no_index() -> None:
+    """A start that dies while discarding: the next one must not complete the rest."""
     for death in range(30):
         files, log = prepared()
         aborted = log.aborted(0, log.end_offset)
@@ -189,7 +189,7 @@ def test_a_swap_that_is_discarded_takes_no_index_along() -> None:
 
 
 @pytest.mark.parametrize("after", range(12))
-def test_what_an_earlier_cleaning_left_does_not_undo_a_later_swap(after: int) -> None:
+def test_leftovers_of_an_earlier_cleaning_do_not_undo_a_later_swap(after: int) -> None:
     files = MemoryFiles()
     log = small_log(files)
     for number in range(4):
@@ -197,7 +197,7 @@ def test_what_an_earlier_cleaning_left_does_not_undo_a_later_swap(after: int) ->
         log.roll(NOW)
     left = task_for(log)
     assert answers(left, files)[0].cleaned is not None
-    left.discard()  # its process was ended: nobody swaps in what it had made
+    left.discard()  # its process was stopped, so its result is not swapped in
     log.delete_records(log.segments[1].base_offset, NOW)
     task = task_for(log)
     files.fail("rename", after=after)
@@ -211,8 +211,8 @@ def test_what_an_earlier_cleaning_left_does_not_undo_a_later_swap(after: int) ->
 
 
 @pytest.mark.parametrize("after", range(8))
-def test_a_swap_that_the_disk_stops_halfway_is_finished_by_the_next_start(after: int) -> None:
-    """Even if it is for want of room, which else passes: the log does not have what it says."""
+def test_the_next_start_completes_a_swap_stopped_by_the_disk(after: int) -> None:
+    """Even for lack of space, otherwise a transient error: the log lacks its segments."""
     files, log = prepared()
     task = task_for(log, now_ms=NOW + 5000)
     cleaned = answers(task, files)[0].cleaned
@@ -227,8 +227,8 @@ def test_a_swap_that_the_disk_stops_halfway_is_finished_by_the_next_start(after:
     assert table(again, again.aborted(0, again.end_offset)) == EXPECTED
 
 
-def test_the_swap_needs_no_more_than_names() -> None:
-    """The loop's thread swaps: it must not read or write a segment's bytes for it."""
+def test_a_swap_only_renames_files() -> None:
+    """The loop's thread swaps, so it must not read or write a segment's bytes."""
     files, log = prepared()
     task = task_for(log, now_ms=NOW + 5000)
     done = answers(task, files)

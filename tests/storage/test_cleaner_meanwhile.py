@@ -23,7 +23,7 @@ from storage_kit import NOW, close, read_all
 from ottla.testing.memory_files import MemoryFiles
 
 
-def test_a_log_that_was_truncated_keeps_what_it_has() -> None:
+def test_a_log_truncated_meanwhile_is_not_swapped() -> None:
     log = small_log()
     fill(log)
     task = task_for(log)
@@ -40,7 +40,7 @@ def test_a_log_that_was_truncated_keeps_what_it_has() -> None:
     assert log.first_dirty_offset == 0
 
 
-def test_segments_that_were_deleted_meanwhile_do_not_come_back() -> None:
+def test_segments_deleted_meanwhile_do_not_return() -> None:
     log = small_log()
     fill(log, rounds=30)
     task = task_for(log)
@@ -54,18 +54,18 @@ def test_segments_that_were_deleted_meanwhile_do_not_come_back() -> None:
             assert answer.finished is not None
             task.finish(answer.finished)
     assert log.segments.first_offset == start
-    assert log.first_dirty_offset == 0  # what was left out is dirty still
+    assert log.first_dirty_offset == 0  # the segments left out are still dirty
     expected = table(log)
     compact(log)
     assert table(log) == expected
 
 
-def test_sources_that_retention_took_are_no_damage() -> None:
+def test_sources_deleted_by_retention_are_not_damage() -> None:
     log = small_log()
     fill(log, rounds=30)
     task = task_for(log)
     log.delete_records(log.segments[2].base_offset + 1, NOW)
-    (finished,) = [each.finished for each in answers(task, log.dir.files)]
+    (finished,) = [answer.finished for answer in answers(task, log.dir.files)]
     assert finished is not None
     assert finished.failure
     assert not finished.passing
@@ -73,7 +73,7 @@ def test_sources_that_retention_took_are_no_damage() -> None:
     assert not task_for(log).has_lost_sources
 
 
-def test_nothing_is_swapped_in_behind_what_was_not() -> None:
+def test_a_skipped_swap_also_skips_later_ones() -> None:
     """A tombstone may go only after the values that it has deleted."""
     log = small_log()
     for key in (b"x", b"y", b"a"):
@@ -85,9 +85,11 @@ def test_nothing_is_swapped_in_behind_what_was_not() -> None:
     for number in range(2):
         now_ms = NOW + number * CONFIG.delete_retention_ms
         task = task_for(log, now_ms=now_ms)
-        done = [each.cleaned for each in answers(task, log.dir.files) if each.cleaned is not None]
-        assert [len(each.base_offsets) for each in done] == [3 - number, 1]
-        log.delete_records(number + 1, NOW)  # of the first group one segment goes
+        done = [
+            answer.cleaned for answer in answers(task, log.dir.files) if answer.cleaned is not None
+        ]
+        assert [len(segment.base_offsets) for segment in done] == [3 - number, 1]
+        log.delete_records(number + 1, NOW)  # one segment of the first group is deleted
         for cleaned in done:
             task.swap(cleaned, now_ms)
     assert b"a" not in table(log)
@@ -126,7 +128,7 @@ def test_a_damaged_batch_stops_the_cleaning_before_anything_is_lost() -> None:
     assert [s.base_offset for s in log.segments] == before
 
 
-def test_a_full_disk_is_an_error_that_passes() -> None:
+def test_a_full_disk_is_a_transient_error() -> None:
     files = MemoryFiles()
     log = small_log(files)
     fill(log)
@@ -138,14 +140,14 @@ def test_a_full_disk_is_an_error_that_passes() -> None:
     assert not compact(log).failure
 
 
-def test_uncleanable_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_uncleanable_log_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     log = small_log()
     fill(log)
     cleaner = cleaner_for(log)
     with caplog.at_level(logging.ERROR):
-        cleaner.give_up(log, "wrong checksum")
+        cleaner.mark_uncleanable(log, "wrong checksum")
         assert cleaner.next_task([log], LIMITS, NOW) is None
-    assert caplog.text.count("cannot be cleaned") == 1
+    assert caplog.text.count("as uncleanable") == 1
 
 
 def test_fetches_in_a_gap_find_what_follows() -> None:
@@ -157,7 +159,7 @@ def test_fetches_in_a_gap_find_what_follows() -> None:
         piece = log.read(offset, size_max=1, end_offset=log.end_offset)
         assert piece is not None
         following = [record.offset for record in read_all(log, start=offset)]
-        assert following == [each for each in known if each >= offset]
+        assert following == [known_offset for known_offset in known if known_offset >= offset]
 
 
 def test_times_are_found_after_a_cleaning() -> None:
@@ -188,7 +190,7 @@ def test_the_largest_timestamp_is_found_behind_an_empty_header() -> None:
     assert found[:2] == (0, NOW + 5)
 
 
-def test_a_log_opens_again_with_its_gaps(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_with_gaps_can_be_reopened(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     log = small_log(files)
     fill(log, rounds=30)

@@ -1,4 +1,4 @@
-"""A cleaned log against a dictionary: whatever was written, a consumer ends with the same state."""
+"""A cleaned log against a dictionary: a consumer ends with the same state, whatever was written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storage_kit import NOW, append, close, marker, read_all
 
-from ottla.records.batch import Origin
-from ottla.storage.cleaner import Limits, look
+from ottla.records.batch import AppendOrigin
+from ottla.storage.cleaner import CleanerConfig, measure_dirt
 from ottla.storage.log import Log
 from ottla.testing.memory_files import MemoryFiles
 
@@ -70,14 +70,14 @@ class Model:
             return
         if not commit:
             self.aborted.update(offsets)
-        append(self.log, marker(producer_id, commit=commit), origin=Origin.COORDINATOR)
+        append(self.log, marker(producer_id, commit=commit), origin=AppendOrigin.COORDINATOR)
 
     def clean(self, later_ms: int, table_size: int) -> None:
         self.now_ms += later_ms
-        limits = Limits(table_size=table_size, buffer_size=1, bytes_per_second=None)
+        limits = CleanerConfig(table_size=table_size, buffer_size=1, bytes_per_second=None)
         unstable = self.log.first_unstable_offset
         stable = self.log.end_offset if unstable is None else unstable
-        if look(self.log, stable, self.now_ms).dirty_size:
+        if measure_dirt(self.log, stable, self.now_ms).dirty_size:
             assert not compact(self.log, now_ms=self.now_ms, limits=limits).failure
 
     def reopen(self, clean: bool) -> None:

@@ -1,4 +1,4 @@
-"""Damage that a clean start does not look for: it costs what it hit, and nothing falls over it."""
+"""Damage that a clean start does not notice: it costs only the damaged batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from storage_kit import NOW, PATH, append, batch, close, marker, open_memory_log, values
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin, build_batch
+from ottla.records.batch import AppendOrigin, build_batch
 from ottla.records.record import Record
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.log import Log, LogConfig
@@ -17,7 +17,9 @@ from ottla.testing.memory_files import MemoryFiles
 ONE = len(batch(b"v" * 50))
 CONFIG = LogConfig(segment_bytes=4 * ONE, index_interval_bytes=ONE)
 LOG = f"{PATH}/00000000000000000000.log"
+INDEX = f"{PATH}/00000000000000000000.index"
 MAGIC_AT = 16
+POSITION_AT = 4  # in an entry of the index
 
 
 def closed(files: MemoryFiles, count: int, config: LogConfig = CONFIG) -> None:
@@ -66,10 +68,20 @@ def test_a_log_opens_though_its_producers_are_behind_damage(
         log = open_memory_log(files, config=CONFIG)
     assert log.end_offset == 4
     assert last_sequences(log) == [0]
-    assert f"not all that it says of producers is known: no batch at position {ONE}" in caplog.text
+    assert f"producer state is incomplete: no batch at position {ONE}" in caplog.text
     with pytest.raises(KafkaError) as error:
         append(log, numbered(4))
     assert error.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_log_opens_though_its_index_has_a_negative_position() -> None:
+    files = MemoryFiles()
+    config = LogConfig(index_interval_bytes=ONE)  # one segment: a clean start trusts its index
+    closed(files, 8, config)
+    files.flip(INDEX, POSITION_AT, 0x80)
+    log = open_memory_log(files, config=config)
+    assert last_sequences(log) == [7]
+    assert append(log, numbered(4)).duplicate  # an earlier batch than that of the snapshot
 
 
 def test_producers_in_the_segments_after_damage_are_known() -> None:
@@ -83,7 +95,7 @@ def test_producers_in_the_segments_after_damage_are_known() -> None:
 
 
 @pytest.mark.parametrize("byte", range(8))
-def test_producers_are_not_read_from_an_offset_that_cannot_be(byte: int) -> None:
+def test_producers_are_not_read_from_an_impossible_offset(byte: int) -> None:
     files = MemoryFiles()
     closed(files, 4)
     snapshot_of_nothing(files)
@@ -95,7 +107,7 @@ def test_producers_are_not_read_from_an_offset_that_cannot_be(byte: int) -> None
 
 @pytest.mark.parametrize("byte", range(4))  # further than 31 bits reach
 @pytest.mark.parametrize("slot", range(4))
-def test_indexes_are_rebuilt_up_to_an_offset_that_cannot_be(slot: int, byte: int) -> None:
+def test_indexes_are_rebuilt_up_to_an_impossible_offset(slot: int, byte: int) -> None:
     files = MemoryFiles()
     closed(files, 7)
     files.flip(LOG, slot * ONE + byte, 0x40)
@@ -111,14 +123,14 @@ def test_indexes_are_rebuilt_up_to_an_offset_that_cannot_be(slot: int, byte: int
 
 
 @pytest.mark.parametrize("byte", [0, MAGIC_AT])
-def test_a_truncation_is_carried_through_though_there_is_damage_before_it(byte: int) -> None:
+def test_a_truncation_succeeds_despite_earlier_damage(byte: int) -> None:
     """The index leads past it; but the largest timestamp is looked for from the start on."""
     files = MemoryFiles()
     log = open_memory_log(files, config=LogConfig(index_interval_bytes=0))
     for index in range(5):
         append(log, batch(b"%02d" % index * 25, timestamp=NOW - index))
     files.flip(LOG, ONE + byte, 0x40)
-    log.segments.active.become_inactive()  # nothing is known by heart
+    log.segments.active.become_inactive()  # nothing is cached
     assert log.truncate_to(4)
     assert (log.end_offset, log.size) == (4, 4 * ONE)
     assert log.segments.active.largest() == (NOW, 0)
@@ -144,7 +156,7 @@ def test_recovery_forgets_a_batch_whose_marker_cannot_be_read() -> None:
     config = LogConfig(index_interval_bytes=0)
     log = open_memory_log(files, config=config)
     append(log, batch(b"a"))
-    append(log, marker(7, commit=True), origin=Origin.COORDINATOR)
+    append(log, marker(7, commit=True), origin=AppendOrigin.COORDINATOR)
     record = Record(timestamp=NOW + 99, key=b"\0", value=b"")
     bad = build_batch(
         [record], base_offset=2, leader_epoch=8, producer_id=7, producer_epoch=0, control=True
@@ -161,7 +173,7 @@ def test_recovery_forgets_a_batch_whose_marker_cannot_be_read() -> None:
     assert open_memory_log(files, config=config).end_offset == 3
 
 
-def test_there_is_no_batch_at_the_end_of_a_segment() -> None:
+def test_the_end_of_a_segment_holds_no_batch() -> None:
     log = open_memory_log()
     append(log, batch(b"a"))
     segment = log.segments.active
@@ -179,7 +191,7 @@ def test_the_largest_timestamp_of_a_batch_that_is_gone_is_damage() -> None:
 
 
 @pytest.mark.parametrize("name", ["9" * 20, f"{(1 << 63) - 1:020d}", "²" * 20, "１" * 20])
-def test_a_name_that_is_no_offset_is_left_alone(name: str) -> None:
+def test_a_file_not_named_by_an_offset_is_left_alone(name: str) -> None:
     files = MemoryFiles()
     append(open_memory_log(files), batch(b"a"))
     files.open(f"{PATH}/{name}.log", create=True)

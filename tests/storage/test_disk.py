@@ -1,4 +1,4 @@
-"""On a real disk: descriptors, locks, a process that is killed, a file that may not grow."""
+"""On a real disk: descriptors, locks, a killed process, a file size limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage_kit import NOW, append, batch, read_all, values, whole_records
 
 from ottla.storage.files import DiskFiles, LockedError
 from ottla.storage.log import LogConfig
-from ottla.storage.store import LogStore, StoreError
+from ottla.storage.store import LogStore, LogStoreError
 
 ID = bytes(range(16))
 
@@ -24,7 +24,7 @@ def open_store(path: Path, **settings: int) -> LogStore:
 
 
 def run(code: str, *args: str) -> subprocess.Popen[bytes]:
-    """A process of its own, with the kit at hand."""
+    """A separate process that can import the kit."""
     here = os.path.dirname(__file__)
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *args],
@@ -63,7 +63,7 @@ def test_a_slice_has_a_descriptor_for_sendfile(tmp_path: Path) -> None:
     store.close(NOW)
 
 
-def test_descriptors_are_closed_when_nobody_holds_them(tmp_path: Path) -> None:
+def test_descriptors_are_closed_with_the_last_reference(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     store = LogStore.open([str(tmp_path)], LogConfig(segment_bytes=200), NOW, open_files_max=5)
     for partition in range(4):
@@ -108,7 +108,7 @@ def test_after_kill_9_everything_acknowledged_is_there(tmp_path: Path) -> None:
     store.close(NOW)
 
 
-def test_a_file_that_may_not_grow_is_an_error_and_harms_nothing(tmp_path: Path) -> None:
+def test_a_file_size_limit_is_an_error_and_harms_nothing(tmp_path: Path) -> None:
     process = run(
         """
         import resource, sys
@@ -161,7 +161,7 @@ def test_a_second_process_gets_a_clear_error(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"open\n"
-    with pytest.raises(StoreError, match="in use by another process"):
+    with pytest.raises(LogStoreError, match="in use by another process"):
         open_store(tmp_path)
     process.kill()
     process.wait()
@@ -187,9 +187,9 @@ def test_replace_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_logged(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreError, match="no usable log directory"):
+    with pytest.raises(LogStoreError, match="no usable log directory"):
         open_store(tmp_path / "file" / "dir")
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full, and a disk that fails: what is there stays whole."""
+"""A full disk and a failing disk: written records stay intact."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from storage_kit import NOW, PATH, append, batch, close, marker, open_memory_log, read_all, values
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin
+from ottla.records.batch import AppendOrigin
 from ottla.storage.log import Log, LogConfig
 from ottla.testing.memory_files import MemoryFiles
 
@@ -61,7 +61,7 @@ def test_a_short_write_is_undone() -> None:
     assert values(log) == [b"a", b"c"]
 
 
-def test_a_disk_that_is_full_when_a_segment_is_to_be_rolled() -> None:
+def test_a_full_disk_prevents_a_roll() -> None:
     files = MemoryFiles()
     log = open_memory_log(files, config=LogConfig(segment_bytes=2 * ONE))
     append(log, batch(b"a" * 50))
@@ -75,7 +75,7 @@ def test_a_disk_that_is_full_when_a_segment_is_to_be_rolled() -> None:
     assert values(log) == [b"a" * 50, b"b" * 50, b"d" * 50]
 
 
-def test_a_roll_on_a_disk_with_no_room_for_index_and_snapshot() -> None:
+def test_a_roll_succeeds_without_room_for_index_and_snapshot() -> None:
     files = MemoryFiles()
     config = LogConfig(segment_bytes=2 * ONE, index_interval_bytes=1)
     log = open_memory_log(files, config=config)
@@ -94,7 +94,7 @@ def test_a_roll_on_a_disk_with_no_room_for_index_and_snapshot() -> None:
     assert log.offset_for_time(NOW + 1, end_offset=3) == (1, NOW + 1, 0)
 
 
-def test_too_many_open_files_is_not_the_end_of_a_directory() -> None:
+def test_too_many_open_files_keep_the_directory_online() -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
     append(log, batch(b"a"))
@@ -113,13 +113,13 @@ def test_too_many_open_files_is_not_the_end_of_a_directory() -> None:
 def test_a_write_error_takes_the_directory_offline(code: int) -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
-    told: list[str] = []
-    log.dir.on_offline = lambda directory: told.append(directory.path)
+    received: list[str] = []
+    log.dir.on_offline = lambda directory: received.append(directory.path)
     append(log, batch(b"a"))
     files.fail("pwrite", error=code)
     assert refused(log, batch(b"b")) is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.dir.offline
-    assert told == ["/data"]
+    assert received == ["/data"]
     files.heal()
     assert refused(log, batch(b"b")) is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError) as error:
@@ -158,22 +158,22 @@ def test_a_marker_on_a_full_disk_can_be_written_again() -> None:
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     files.fill(5)
     with pytest.raises(KafkaError) as error:
-        append(log, marker(7, commit=False), origin=Origin.COORDINATOR)
+        append(log, marker(7, commit=False), origin=AppendOrigin.COORDINATOR)
     assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.first_unstable_offset == 0
     files.heal()
-    append(log, marker(7, commit=False), origin=Origin.COORDINATOR)
+    append(log, marker(7, commit=False), origin=AppendOrigin.COORDINATOR)
     assert log.first_unstable_offset is None
     assert log.aborted(0, 2) == [(7, 0)]
 
 
-def test_a_marker_that_fits_while_its_index_entry_does_not() -> None:
+def test_a_marker_may_fit_without_its_index_entry() -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     end = marker(7, commit=False)
     files.fill(len(end) + 10)
-    append(log, end, origin=Origin.COORDINATOR)
+    append(log, end, origin=AppendOrigin.COORDINATOR)
     assert log.aborted(0, 2) == [(7, 0)]
     files.heal()
     close(log)
@@ -261,7 +261,7 @@ def test_a_flush_job_takes_a_bounded_number_of_segments() -> None:
     assert log.recovery_point == 40
 
 
-def test_a_flush_that_began_before_a_truncation_proves_nothing() -> None:
+def test_a_flush_begun_before_a_truncation_does_not_count() -> None:
     log = open_memory_log()
     append(log, batch(b"a"))
     append(log, batch(b"b"))

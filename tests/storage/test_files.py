@@ -1,4 +1,4 @@
-"""The disk and the disk in memory keep the same promises; the latter breaks them on demand."""
+"""The disk and the disk in memory give the same guarantees; the latter breaks them on demand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_file_that_is_created_again_is_empty(place: tuple[Files, str]) -> None
     assert files.open(f"{path}/f", create=True).size() == 0
 
 
-def test_what_is_not_there(place: tuple[Files, str]) -> None:
+def test_absent_files_raise_errors(place: tuple[Files, str]) -> None:
     files, path = place
     for act in (files.open, files.read, files.size, files.modified_ms, files.sync, files.entries):
         with pytest.raises(FileNotFoundError):
@@ -86,7 +86,7 @@ def test_replace_is_all_or_nothing(place: tuple[Files, str]) -> None:
     assert [entry.name for entry in files.entries(path)] == ["f"]
 
 
-def test_a_lock_is_held_by_one(place: tuple[Files, str]) -> None:
+def test_a_lock_has_one_holder(place: tuple[Files, str]) -> None:
     files, path = place
     lock = files.lock(f"{path}/.lock")
     with pytest.raises(LockedError):
@@ -95,7 +95,7 @@ def test_a_lock_is_held_by_one(place: tuple[Files, str]) -> None:
     files.lock(f"{path}/.lock").release()
 
 
-def test_faults_come_when_told_and_go_when_healed() -> None:
+def test_faults_start_and_end_on_request() -> None:
     files = MemoryFiles()
     files.make_dir("/d")
     file = files.open("/d/f", create=True)

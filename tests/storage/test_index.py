@@ -42,7 +42,7 @@ def test_offset_entries_are_relative_and_big_endian(files: MemoryFiles) -> None:
     assert files.nodes["/d/i"].data.hex() == "0000000500001068000000c800002328"
 
 
-def test_floor_finds_the_last_entry_not_above(files: MemoryFiles) -> None:
+def test_floor_finds_the_last_entry_at_or_below(files: MemoryFiles) -> None:
     index = offset_index(files)
     for offset, position in ((105, 10), (110, 20), (120, 30)):
         index.append(offset, position)
@@ -58,7 +58,7 @@ def test_floor_finds_the_last_entry_not_above(files: MemoryFiles) -> None:
     ]
 
 
-def test_an_index_is_found_again_with_and_without_what_is_pending(files: MemoryFiles) -> None:
+def test_an_index_is_reopened_with_and_without_pending_entries(files: MemoryFiles) -> None:
     index = offset_index(files)
     index.append(105, 10)
     index.file.save()
@@ -70,7 +70,7 @@ def test_an_index_is_found_again_with_and_without_what_is_pending(files: MemoryF
     assert again.last() == (110, 20)
 
 
-def test_a_torn_last_entry_is_written_over(files: MemoryFiles) -> None:
+def test_a_torn_last_entry_is_overwritten(files: MemoryFiles) -> None:
     index = offset_index(files)
     index.append(105, 10)
     index.file.save()
@@ -82,7 +82,7 @@ def test_a_torn_last_entry_is_written_over(files: MemoryFiles) -> None:
     assert len(files.nodes["/d/i"].data) == 16
 
 
-def test_what_a_full_disk_refused_stays_pending(files: MemoryFiles) -> None:
+def test_entries_refused_by_a_full_disk_stay_pending(files: MemoryFiles) -> None:
     index = offset_index(files)
     index.append(105, 10)
     files.fill(0)
@@ -95,7 +95,7 @@ def test_what_a_full_disk_refused_stays_pending(files: MemoryFiles) -> None:
     assert offset_index(files).entries() == [(105, 10), (106, 20)]
 
 
-def test_many_pending_entries_are_written_unasked(files: MemoryFiles) -> None:
+def test_many_pending_entries_are_written_without_a_flush(files: MemoryFiles) -> None:
     index = offset_index(files, base=0)
     for entry in range(20_000):
         index.append(entry, entry * 5000)
@@ -118,7 +118,7 @@ def test_truncate_drops_entries_in_the_file_and_pending(files: MemoryFiles) -> N
     assert len(files.nodes["/d/i"].data) == 8
 
 
-def test_an_index_file_that_somebody_removed_is_begun_anew(files: MemoryFiles) -> None:
+def test_a_removed_index_file_is_created_again(files: MemoryFiles) -> None:
     index = offset_index(files)
     index.append(105, 10)
     index.file.save()
@@ -180,7 +180,7 @@ def test_time_truncate(files: MemoryFiles) -> None:
     assert index.last() == (1000, 105)
 
 
-def test_what_no_entry_can_hold_gets_none(files: MemoryFiles) -> None:
+def test_positions_beyond_an_entry_are_not_indexed(files: MemoryFiles) -> None:
     index = offset_index(files)
     index.append(105, 10)
     largest = 100 + (1 << 31) - 1

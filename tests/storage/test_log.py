@@ -19,11 +19,11 @@ from storage_kit import (
 )
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin, build_batch, read_header
+from ottla.records.batch import AppendOrigin, build_batch, read_header
 from ottla.records.record import Record
 from ottla.storage.log import Log, LogConfig
-from ottla.storage.residents import Residents
-from ottla.storage.rewriting import RECORDS_LOOKED_AT_MAX, UNPACKED_SIZE_MAX
+from ottla.storage.open_segment_cache import OpenSegmentCache
+from ottla.storage.rewrite import RECORDS_LOOKED_AT_MAX, UNPACKED_SIZE_MAX
 from ottla.testing.memory_files import MemoryFiles
 
 
@@ -103,12 +103,12 @@ def test_a_compacted_topic_needs_keys() -> None:
     with pytest.raises(KafkaError) as error:
         append(log, build_batch([Record(timestamp=NOW, value=b"v")]))
     assert code(error) is ErrorCode.INVALID_RECORD
-    append(log, marker(7, commit=True), origin=Origin.COORDINATOR)
+    append(log, marker(7, commit=True), origin=AppendOrigin.COORDINATOR)
     assert log.end_offset == 2
 
 
-def test_so_many_records_are_looked_at_and_no_more() -> None:
-    """A batch of 25 KB with 50,001 records: others would wait for as long as it takes."""
+def test_the_number_of_inspected_records_is_limited() -> None:
+    """A batch of 25 KB with 50,001 records, which would block other clients."""
     log = open_memory_log(config=LogConfig(cleanup_policy=frozenset(("compact",))))
     record = Record(timestamp=NOW, key=b"k", value=b"")
     with pytest.raises(KafkaError) as error:
@@ -118,11 +118,11 @@ def test_so_many_records_are_looked_at_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_a_bomb_is_refused_where_it_is_unpacked(codec: int) -> None:
+def test_a_decompression_bomb_is_refused(codec: int) -> None:
     log = open_memory_log(config=LogConfig(cleanup_policy=frozenset(("compact",))))
     large = Record(timestamp=NOW, key=b"k", value=bytes(UNPACKED_SIZE_MAX))
     bomb = build_batch([large], compression=codec)
-    log.config = dataclasses.replace(log.config, max_message_bytes=len(bomb))
+    log.reconfigure(dataclasses.replace(log.config, max_message_bytes=len(bomb)))
     with pytest.raises(KafkaError) as error:
         append(log, bomb)
     assert code(error) is ErrorCode.MESSAGE_TOO_LARGE
@@ -132,7 +132,7 @@ def test_a_bomb_is_refused_where_it_is_unpacked(codec: int) -> None:
 @pytest.mark.parametrize(
     ("name", "codec"), [("uncompressed", 0), ("gzip", 1), ("lz4", 3), ("zstd", 4)]
 )
-def test_a_topic_may_ask_for_another_compression(name: str, codec: int) -> None:
+def test_a_topic_may_require_another_compression(name: str, codec: int) -> None:
     log = open_memory_log(config=LogConfig(compression_type=name))
     append(log, batch(b"a" * 500, b"b" * 500, compression=2))
     append(log, batch(b"c"))
@@ -191,7 +191,7 @@ def test_the_first_batch_is_given_whole_even_if_it_is_larger_than_asked_for() ->
     assert log.read(0, size_max=10, end_offset=2, whole_first_batch=False) is None
 
 
-def test_read_is_cut_at_the_size_asked_for() -> None:
+def test_a_read_stops_at_the_requested_size() -> None:
     log = open_memory_log()
     for _ in range(1000):
         append(log, batch(b"x" * 100))
@@ -226,7 +226,7 @@ def test_every_offset_of_a_large_log_is_found_after_reopening() -> None:
         assert header.base_offset <= offset <= header.last_offset
 
 
-def test_an_append_after_reopening_goes_on_where_the_log_ended() -> None:
+def test_an_append_after_reopening_continues_the_log() -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
     append(log, batch(b"a"))
@@ -299,17 +299,17 @@ def test_a_segment_rolls_when_its_index_is_full() -> None:
     assert len(read_all(log)) == 30
 
 
-def test_a_new_limit_counts_from_the_next_append() -> None:
+def test_a_new_limit_applies_from_the_next_append() -> None:
     log = open_memory_log()
     append(log, batch(b"a" * 100))
-    log.config = LogConfig(segment_bytes=200)
+    log.reconfigure(LogConfig(segment_bytes=200))
     append(log, batch(b"b" * 100))
     assert len(log.segments) == 2
 
 
-def test_few_descriptors_are_enough_for_many_segments() -> None:
-    residents = Residents(files_max=3)
-    log = open_memory_log(config=LogConfig(segment_bytes=200), residents=residents)
+def test_few_descriptors_suffice_for_many_segments() -> None:
+    open_segments = OpenSegmentCache(files_max=3)
+    log = open_memory_log(config=LogConfig(segment_bytes=200), open_segments=open_segments)
     for index in range(50):
         append(log, batch(b"%d" % index * 30))
     assert len(log.segments) > 20
@@ -318,9 +318,9 @@ def test_few_descriptors_are_enough_for_many_segments() -> None:
 
 
 def test_a_slice_outlives_the_descriptor_and_the_segment() -> None:
-    residents = Residents(files_max=1)
+    open_segments = OpenSegmentCache(files_max=1)
     config = LogConfig(segment_bytes=200, retention_bytes=0)
-    log = open_memory_log(config=config, residents=residents)
+    log = open_memory_log(config=config, open_segments=open_segments)
     for index in range(10):
         append(log, batch(b"%d" % index * 30))
     piece = log.read(0, size_max=1000, end_offset=10)
@@ -330,15 +330,15 @@ def test_a_slice_outlives_the_descriptor_and_the_segment() -> None:
     assert next(iter(whole_records(piece.read()))).value == b"0" * 30
 
 
-def test_indexes_of_old_segments_do_not_stay_in_memory() -> None:
-    residents = Residents(index_size_max=200)
+def test_indexes_of_old_segments_are_evicted() -> None:
+    open_segments = OpenSegmentCache(index_size_max=200)
     config = LogConfig(segment_bytes=2000, index_interval_bytes=1)
-    log = open_memory_log(config=config, residents=residents)
+    log = open_memory_log(config=config, open_segments=open_segments)
     for index in range(500):
         append(log, batch(b"%d" % index))
     for offset in range(0, 500, 7):
         log.read(offset, size_max=100, end_offset=500)
-    assert residents.index_size <= 200 + 2000
+    assert open_segments.index_size <= 200 + 2000
 
 
 def test_leader_epochs_are_remembered() -> None:
@@ -366,7 +366,7 @@ def test_a_follower_keeps_offsets_and_epochs() -> None:
     assert log.size == len(data)
 
 
-def test_a_follower_takes_a_gap_but_no_step_back() -> None:
+def test_a_follower_accepts_gaps_but_no_earlier_offset() -> None:
     log = open_memory_log()
     log.append_as_follower(memoryview(bytearray(batch(base_offset=500))), now_ms=NOW)
     assert log.end_offset == 501
@@ -378,7 +378,7 @@ def test_a_follower_takes_a_gap_but_no_step_back() -> None:
     assert read_header(piece.read()).base_offset == 500
 
 
-def test_a_gap_that_an_index_cannot_hold_starts_a_segment_of_its_own() -> None:
+def test_a_gap_too_large_for_an_index_starts_a_new_segment() -> None:
     log = open_memory_log()
     log.append_as_follower(memoryview(bytearray(batch(base_offset=1 << 33))), now_ms=NOW)
     assert [segment.base_offset for segment in log.segments] == [1 << 33]
@@ -386,7 +386,7 @@ def test_a_gap_that_an_index_cannot_hold_starts_a_segment_of_its_own() -> None:
     assert [segment.base_offset for segment in log.segments] == [1 << 33, 1 << 34]
 
 
-def test_time_is_found() -> None:
+def test_offsets_are_found_by_time() -> None:
     files = MemoryFiles()
     config = LogConfig(segment_bytes=600)
     log = open_memory_log(files, config=config)
@@ -403,7 +403,7 @@ def test_time_is_found() -> None:
         log = open_memory_log(files, config=config)
 
 
-def test_time_inside_a_batch_is_found_to_the_record() -> None:
+def test_a_time_inside_a_batch_finds_its_record() -> None:
     log = open_memory_log()
     records = [Record(timestamp=NOW + index, value=b"v") for index in range(5)]
     append(log, build_batch(records))
@@ -442,10 +442,10 @@ def test_aborted_transactions_are_listed_where_their_marker_is() -> None:
     assert producer is not None
     assert producer.in_transaction(0)
     assert not producer.in_transaction(1)
-    append(log, marker(7, commit=False), origin=Origin.COORDINATOR)
+    append(log, marker(7, commit=False), origin=AppendOrigin.COORDINATOR)
     assert log.first_unstable_offset == 1
     log.roll(NOW)
-    append(log, marker(8, commit=True), origin=Origin.COORDINATOR)
+    append(log, marker(8, commit=True), origin=AppendOrigin.COORDINATOR)
     assert log.first_unstable_offset is None
     assert log.unstable_offset(3) == 1
     assert log.unstable_offset(4) is None

@@ -1,4 +1,4 @@
-"""After a crash: every batch before the damage is kept, and what was cut is said."""
+"""After a crash: every batch before the damage stays, and each cut is logged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from storage_kit import NOW, PATH, append, batch, close, marker, open_memory_log, read_all, values
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin
+from ottla.records.batch import AppendOrigin
 from ottla.storage.log import Log, LogConfig
 from ottla.testing.memory_files import MemoryFiles
 
@@ -43,7 +43,7 @@ def test_everything_written_is_there_after_kill_9() -> None:
     assert append(log, batch(b"next")).first_offset == 8
 
 
-def test_a_torn_tail_is_cut_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_torn_tail_is_truncated_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     filled(files, 2)
     del files.nodes[LOG].data[-10:]
@@ -64,13 +64,13 @@ def test_a_flipped_byte_ends_the_log_before_its_batch(position: int) -> None:
     filled(files, 3)
     files.flip(LOG, position)
     log = reopen(files)
-    # A batch's leader epoch is the one field that nothing protects.
+    # No checksum protects a batch's leader epoch.
     harmless = position % ONE in range(12, 16)
     assert values(log) == expected(3 if harmless else position // ONE)
     assert append(log, batch(b"next")).first_offset == log.end_offset - 1
 
 
-def test_segments_after_the_damage_are_removed_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_segments_after_the_damage_are_deleted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     filled(files, 8)
     files.flip(LOG, ONE + 70)
@@ -79,8 +79,8 @@ def test_segments_after_the_damage_are_removed_and_said(caplog: pytest.LogCaptur
     assert values(log) == expected(1)
     text = caplog.text
     assert f"cut {2 * ONE} bytes at position {ONE}: wrong checksum" in text
-    assert f"segment 00000000000000000003.log of {3 * ONE} bytes removed" in text
-    assert f"segment 00000000000000000006.log of {2 * ONE} bytes removed" in text
+    assert f"deleted segment 00000000000000000003.log of {3 * ONE} bytes" in text
+    assert f"deleted segment 00000000000000000006.log of {2 * ONE} bytes" in text
     append(log, batch(b"next"))
     close(log)
     assert values(open_memory_log(files)) == [*expected(1), b"next"]
@@ -97,7 +97,7 @@ def test_only_segments_past_the_recovery_point_are_read() -> None:
     assert log.recovery_point == 4
 
 
-def test_zeros_at_the_end_are_cut() -> None:
+def test_zeros_at_the_end_are_truncated() -> None:
     files = MemoryFiles()
     filled(files, 2)
     files.nodes[LOG].data += bytes(5000)
@@ -150,7 +150,7 @@ def test_an_index_without_a_log_is_removed(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_an_index_that_leads_astray_is_noticed_and_rebuilt(suffix: str) -> None:
+def test_a_wrong_index_is_noticed_and_rebuilt(suffix: str) -> None:
     config = LogConfig(index_interval_bytes=1)
     files = MemoryFiles()
     log = filled(files, 20, config)
@@ -169,14 +169,14 @@ def test_an_index_that_leads_astray_is_noticed_and_rebuilt(suffix: str) -> None:
         assert log.max_timestamp(end_offset=21) == (20, NOW + 20, 0)
 
 
-def test_after_a_clean_stop_a_cut_log_is_recovered_all_the_same() -> None:
+def test_a_truncated_log_is_recovered_even_after_a_clean_stop() -> None:
     files = MemoryFiles()
     close(filled(files, 5))
     del files.nodes[f"{PATH}/00000000000000000003.log"].data[-1:]
     assert values(open_memory_log(files, config=CONFIG)) == expected(4)
 
 
-def test_damage_in_the_middle_after_a_clean_stop_is_an_error_of_that_read_only() -> None:
+def test_damage_after_a_clean_stop_fails_only_that_read() -> None:
     files = MemoryFiles()
     log = filled(files, 8)
     close(log)
@@ -188,7 +188,7 @@ def test_damage_in_the_middle_after_a_clean_stop_is_an_error_of_that_read_only()
     assert [record.offset for record in read_all(log, start=3)] == [3, 4, 5, 6, 7]
 
 
-def test_damage_in_a_log_is_said_once_and_searched_for_once(
+def test_damage_in_a_log_is_logged_once_and_searched_for_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = LogConfig(index_interval_bytes=1)
@@ -211,7 +211,7 @@ def test_damage_in_a_log_is_said_once_and_searched_for_once(
     assert [record.offset for record in read_all(log, start=11)] == list(range(11, 21))
 
 
-def test_a_damaged_snapshot_is_read_from_the_log_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_snapshot_is_rebuilt_from_the_log(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
     data = batch(producer_id=7, producer_epoch=0, base_sequence=0)
@@ -249,7 +249,7 @@ def test_batches_without_an_answer_are_known_after_a_clean_stop() -> None:
     assert log.end_offset == 28
 
 
-def test_a_batch_of_an_earlier_epoch_is_not_taken_for_one_of_this() -> None:
+def test_a_batch_of_an_earlier_epoch_is_not_a_duplicate() -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
     old = batch(producer_id=7, producer_epoch=0, base_sequence=0)
@@ -259,7 +259,7 @@ def test_a_batch_of_an_earlier_epoch_is_not_taken_for_one_of_this() -> None:
     log = open_memory_log(files)
     producer = log.producer(7)
     assert producer is not None
-    assert [each.last_offset for each in producer.batches] == [1]
+    assert [batch.last_offset for batch in producer.batches] == [1]
 
 
 def test_producers_are_known_after_a_crash() -> None:
@@ -279,7 +279,7 @@ def test_transactions_are_known_after_a_crash() -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
-    append(log, marker(7, commit=False), origin=Origin.COORDINATOR)
+    append(log, marker(7, commit=False), origin=AppendOrigin.COORDINATOR)
     append(log, batch(producer_id=8, producer_epoch=0, base_sequence=0, transactional=True))
     log = reopen(files)
     assert log.aborted(0, 3) == [(7, 0)]
@@ -290,7 +290,7 @@ def test_a_damaged_transaction_index_is_built_again() -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
-    append(log, marker(7, commit=False), origin=Origin.COORDINATOR)
+    append(log, marker(7, commit=False), origin=AppendOrigin.COORDINATOR)
     close(log)
     files.nodes[f"{PATH}/00000000000000000000.txnindex"].data[1] = 9
     assert open_memory_log(files).aborted(0, 2) == [(7, 0)]
@@ -329,7 +329,7 @@ def test_the_start_offset_is_kept() -> None:
     assert open_memory_log(files, start_offset=4).start_offset == 4
 
 
-def test_a_start_offset_beyond_the_end_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_offset_beyond_the_end_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     close(filled(files, 5))
     with caplog.at_level(logging.WARNING, "ottla.storage"):
@@ -338,7 +338,7 @@ def test_a_start_offset_beyond_the_end_is_not_believed(caplog: pytest.LogCapture
     assert "start offset 99 is beyond the log's end 5" in caplog.text
 
 
-def test_what_is_no_file_of_the_log_is_left_alone() -> None:
+def test_foreign_files_are_left_alone() -> None:
     files = MemoryFiles()
     close(filled(files, 1))
     files.open(f"{PATH}/notes.txt", create=True)
@@ -348,7 +348,7 @@ def test_what_is_no_file_of_the_log_is_left_alone() -> None:
     assert f"{PATH}/00000000000000000000.log.cleaned" not in files.nodes
 
 
-def test_a_recovered_log_is_recovered_alike_the_second_time() -> None:
+def test_a_second_recovery_gives_the_same_log() -> None:
     files = MemoryFiles()
     filled(files, 8)
     del files.nodes[f"{PATH}/00000000000000000006.log"].data[-1:]

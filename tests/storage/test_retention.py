@@ -1,4 +1,4 @@
-"""What goes from a log: retention, DeleteRecords, truncation; and when the files go."""
+"""Deletion by retention, DeleteRecords and truncation, and the removal of files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from storage_kit import NOW, PATH, append, batch, close, marker, open_memory_log, read_all, values
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin
-from ottla.storage.directory import LogDir, RemoveJob
+from ottla.records.batch import AppendOrigin
 from ottla.storage.log import Log, LogConfig
+from ottla.storage.log_dir import LogDir, RemoveJob
 from ottla.testing.memory_files import MemoryFiles
 
 ONE = len(batch(b"v" * 50))
@@ -70,7 +70,7 @@ def test_no_limits_keep_everything() -> None:
     assert log.retain(NOW + 10**12) == 0
 
 
-def test_what_is_not_replicated_stays() -> None:
+def test_unreplicated_records_are_kept() -> None:
     log = filled(6, retention_ms=0)
     assert log.retain(NOW + 100_000, high_watermark=3) == 1
     assert bases(log) == [2, 4]
@@ -79,7 +79,7 @@ def test_what_is_not_replicated_stays() -> None:
 def test_a_compacted_topic_is_not_deleted_by_retention() -> None:
     log = filled(6, retention_ms=0, retention_bytes=0, cleanup_policy=frozenset(("compact",)))
     assert log.retain(NOW + 100_000) == 0
-    log.config = LogConfig(retention_ms=0, cleanup_policy=frozenset(("compact", "delete")))
+    log.reconfigure(LogConfig(retention_ms=0, cleanup_policy=frozenset(("compact", "delete"))))
     assert log.retain(NOW + 100_000) == 3
 
 
@@ -192,7 +192,7 @@ def test_truncate_forgets_producers_epochs_and_aborted_transactions() -> None:
     log = open_memory_log()
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0)
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=1, transactional=True))
-    append(log, marker(7, commit=False), origin=Origin.COORDINATOR, leader_epoch=3)
+    append(log, marker(7, commit=False), origin=AppendOrigin.COORDINATOR, leader_epoch=3)
     log.truncate_to(2, NOW)
     assert log.aborted(0, 2) == []
     assert log.first_unstable_offset == 1

@@ -9,10 +9,10 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.storage.aborted import AbortedTransaction, TransactionIndex, read_aborted
 from ottla.storage.checkpoints import DamagedError
-from ottla.storage.producers import Batch, Producer
+from ottla.storage.producers import BatchMetadata, ProducerStateEntry
 from ottla.storage.snapshots import read_snapshot, write_snapshot
+from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex, read_aborted
 from ottla.testing.memory_files import MemoryFiles
 
 INT64 = st.integers(0, (1 << 63) - 1)
@@ -20,7 +20,7 @@ INT32 = st.integers(0, (1 << 31) - 1)
 INT16 = st.integers(0, (1 << 15) - 1)
 
 
-def fields(producer: Producer) -> tuple[object, ...]:
+def fields(producer: ProducerStateEntry) -> tuple[object, ...]:
     return (
         producer.producer_id,
         producer.epoch,
@@ -32,8 +32,12 @@ def fields(producer: Producer) -> tuple[object, ...]:
 
 
 def test_the_bytes_are_those_of_kafkas_version_1() -> None:
-    producer = Producer(
-        7, epoch=2, coordinator_epoch=-1, last_timestamp=1000, batches=[Batch(5, 41, 1, 1000)]
+    producer = ProducerStateEntry(
+        7,
+        epoch=2,
+        coordinator_epoch=-1,
+        last_timestamp=1000,
+        batches=[BatchMetadata(5, 41, 1, 1000)],
     )
     data = write_snapshot([producer])
     body = struct.pack(">iqhiqiqiq", 1, 7, 2, 5, 41, 1, 1000, -1, -1)
@@ -41,7 +45,7 @@ def test_the_bytes_are_those_of_kafkas_version_1() -> None:
 
 
 def test_a_producer_without_batches() -> None:
-    data = write_snapshot([Producer(7, epoch=2, coordinator_epoch=3, last_timestamp=9)])
+    data = write_snapshot([ProducerStateEntry(7, epoch=2, coordinator_epoch=3, last_timestamp=9)])
     assert struct.unpack_from(">qhiqiqiq", data, 10) == (7, 2, -1, -1, 0, 9, 3, -1)
     (again,) = read_snapshot(data)
     assert again.batches == []
@@ -50,27 +54,29 @@ def test_a_producer_without_batches() -> None:
 @given(
     st.lists(
         st.builds(
-            lambda pid, epoch, seq, offset, delta, time, coordinator, open_at: Producer(
+            lambda pid, epoch, seq, offset, delta, time, coordinator, open_at: ProducerStateEntry(
                 pid,
                 epoch=epoch,
                 coordinator_epoch=coordinator,
                 last_timestamp=time,
                 transaction_offset=open_at,
-                batches=[Batch(seq, offset, delta, time)],
+                batches=[BatchMetadata(seq, offset, delta, time)],
             ),
             INT64, INT16, INT32, INT64, INT32, INT64, INT32, st.integers(-1, 1 << 40),
         ),
         max_size=5,
     )
 )  # fmt: skip
-def test_snapshots_round_trip(producers: list[Producer]) -> None:
+def test_snapshots_round_trip(producers: list[ProducerStateEntry]) -> None:
     again = read_snapshot(write_snapshot(producers))
     assert [fields(producer) for producer in again] == [fields(item) for item in producers]
 
 
 @given(st.data())
 def test_a_flipped_byte_or_a_missing_end_is_noticed(data: st.DataObject) -> None:
-    whole = write_snapshot([Producer(7, epoch=2, batches=[Batch(5, 41, 1, 1000)])])
+    whole = write_snapshot(
+        [ProducerStateEntry(7, epoch=2, batches=[BatchMetadata(5, 41, 1, 1000)])]
+    )
     position = data.draw(st.integers(0, len(whole) - 1))
     flipped = bytearray(whole)
     flipped[position] ^= data.draw(st.integers(1, 255))
@@ -123,6 +129,6 @@ def test_truncating_a_transaction_index() -> None:
 
 
 @pytest.mark.parametrize("data", [b"x", b"\0" * 33, struct.pack(">hqqqq", 5, 1, 1, 1, 1)])
-def test_bytes_that_are_no_transaction_index(data: bytes) -> None:
+def test_malformed_transaction_indexes_are_refused(data: bytes) -> None:
     with pytest.raises(DamagedError):
         read_aborted(data)

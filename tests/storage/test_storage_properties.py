@@ -1,4 +1,4 @@
-"""Whatever happens, a log is a prefix of what was written, and no shorter than was flushed."""
+"""A log is always a prefix of what was written, and no shorter than what was flushed."""
 
 from __future__ import annotations
 
@@ -97,11 +97,13 @@ class Model:
         elif kind == "delete":
             log.delete_records(min(log.end_offset, log.start_offset + number), NOW)
         elif kind == "retain":
-            log.config = LogConfig(
-                segment_bytes=700,
-                index_interval_bytes=150,
-                segment_index_bytes=96,
-                retention_bytes=number,
+            log.reconfigure(
+                LogConfig(
+                    segment_bytes=700,
+                    index_interval_bytes=150,
+                    segment_index_bytes=96,
+                    retention_bytes=number,
+                )
             )
             log.retain(NOW)
 
@@ -165,9 +167,9 @@ def test_a_flipped_byte_anywhere_leaves_a_log_that_opens(data: st.DataObject, cl
 
 
 def check_damaged(log: Log, written: list[tuple[int, bytes]], clean: bool) -> None:
-    """After a crash the log ends before the damage; after a clean stop nobody looked, as in Kafka:
+    """After a crash the log ends before the damage; after a clean stop it is not scanned.
 
-    there the batch is found out by whoever reads it, and reading is an error or another offset.
+    As in Kafka, a reader of the batch then gets an error or another offset.
     """
     try:
         found = [(record.offset, record.value) for record in read_all(log, size_max=200)]
@@ -177,7 +179,7 @@ def check_damaged(log: Log, written: list[tuple[int, bytes]], clean: bool) -> No
     if not clean:
         *before, last = found
         assert last[1] == b"next"
-        # The offset of the very last batch is the one thing that nothing vouches for.
+        # No checksum protects the offset of the last batch.
         same = [pair == known for pair, known in zip(before, written, strict=False)]
         assert all(same[:-1])
         assert len(before) <= len(written)
@@ -185,7 +187,7 @@ def check_damaged(log: Log, written: list[tuple[int, bytes]], clean: bool) -> No
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=400), st.integers(0, 3))
-def test_any_bytes_at_all_make_a_log_that_opens(rubbish: bytes, count: int) -> None:
+def test_a_log_of_any_bytes_opens(rubbish: bytes, count: int) -> None:
     files = MemoryFiles()
     log = open_memory_log(files, config=CONFIG)
     for index in range(count):
@@ -200,7 +202,7 @@ def test_any_bytes_at_all_make_a_log_that_opens(rubbish: bytes, count: int) -> N
 @given(
     st.dictionaries(st.sampled_from(["index", "timeindex", "snapshot", "txnindex"]), st.binary())
 )
-def test_any_bytes_in_the_files_beside_a_log(contents: dict[str, bytes]) -> None:
+def test_any_bytes_in_index_files_are_survived(contents: dict[str, bytes]) -> None:
     files = MemoryFiles()
     log = open_memory_log(files, config=CONFIG)
     for index in range(12):

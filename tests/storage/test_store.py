@@ -12,8 +12,8 @@ from storage_kit import NOW, append, batch, values
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.log import Log, LogConfig
-from ottla.storage.recovery import Opening, open_log
-from ottla.storage.store import LogStore, StoreError
+from ottla.storage.recovery import LoadLogParams, open_log
+from ottla.storage.store import LogStore, LogStoreError
 from ottla.testing.memory_files import MemoryFiles
 
 ID = bytes(range(16))
@@ -97,7 +97,7 @@ def test_after_a_crash_logs_are_recovered_from_their_recovery_point(
     assert "t-0: segment 00000000000000000000.log: cut" in caplog.text
 
 
-def test_a_damaged_checkpoint_makes_the_start_longer_and_no_more(
+def test_a_damaged_checkpoint_only_delays_the_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     files = MemoryFiles()
@@ -109,7 +109,7 @@ def test_a_damaged_checkpoint_makes_the_start_longer_and_no_more(
     with caplog.at_level(logging.WARNING, "ottla.storage"):
         store = open_store(files)
     assert [values(log) for log in store.logs()] == [[b"a"]]
-    assert caplog.text.count("is done without") == 2
+    assert caplog.text.count("Ignoring damaged checkpoint") == 2
 
 
 def test_the_start_offset_survives_a_restart() -> None:
@@ -167,7 +167,7 @@ def test_a_log_is_created_once() -> None:
     assert error.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
+def test_a_deleted_log_disappears_at_once_and_its_files_later() -> None:
     files = MemoryFiles()
     store = open_store(files)
     log = store.create("t", 0, ID, now_ms=NOW)
@@ -211,10 +211,10 @@ def test_the_name_of_a_deleted_log_fits_into_255_letters() -> None:
     assert len(name.removeprefix("/a/")) == 255
 
 
-def test_a_second_process_is_told_who_holds_the_directory() -> None:
+def test_a_second_process_gets_an_error_for_a_locked_directory() -> None:
     files = MemoryFiles()
     store = open_store(files, "/a")
-    with pytest.raises(StoreError, match=r"/a is in use by another process.*/a/\.lock"):
+    with pytest.raises(LogStoreError, match=r"/a is in use by another process.*/a/\.lock"):
         open_store(files, "/b", "/a")
     assert "/b/.lock" not in files.locked
     store.close(NOW)
@@ -225,10 +225,10 @@ def test_a_directory_of_another_cluster_or_broker_is_refused() -> None:
     files = MemoryFiles()
     open_store(files, node_id=1, cluster_id="abc").close(NOW)
     with pytest.raises(
-        StoreError, match=r"meta.properties says cluster.id=abc.*this broker's is x"
+        LogStoreError, match=r"meta.properties says cluster.id=abc.*this broker's is x"
     ):
         open_store(files, node_id=1, cluster_id="x")
-    with pytest.raises(StoreError, match=r"node.id=1.*is 2"):
+    with pytest.raises(LogStoreError, match=r"node.id=1.*is 2"):
         open_store(files, node_id=2, cluster_id="abc")
     assert open_store(files, node_id=1, cluster_id="abc").meta.cluster_id == "abc"
 
@@ -242,7 +242,7 @@ def test_the_id_of_a_directory_stays() -> None:
     assert [item.directory_id for item in open_store(files, "/a", "/b").dirs] == ids
 
 
-def test_damaged_meta_properties_are_written_anew() -> None:
+def test_damaged_meta_properties_are_rewritten() -> None:
     files = MemoryFiles()
     open_store(files, node_id=1, cluster_id="abc").close(NOW)
     files.nodes["/a/meta.properties"].data[:] = b"\xff\xff"
@@ -259,7 +259,7 @@ def test_the_same_partition_in_two_directories_is_refused() -> None:
     store = open_store(files, "/b")
     store.create("t", 0, ID, now_ms=NOW)
     store.close(NOW)
-    with pytest.raises(StoreError, match="the same partition"):
+    with pytest.raises(LogStoreError, match="the same partition"):
         open_store(files, "/a", "/b")
 
 
@@ -276,9 +276,9 @@ class OneBadDisk(MemoryFiles):
 
 def test_a_directory_that_fails_goes_offline_alone() -> None:
     files = OneBadDisk()
-    told: list[str] = []
+    received: list[str] = []
     store = open_store(
-        files, "/bad", "/good", on_offline=lambda directory: told.append(directory.path)
+        files, "/bad", "/good", on_offline=lambda directory: received.append(directory.path)
     )
     logs = [store.create("t", partition, ID, now_ms=NOW) for partition in range(4)]
     for log in logs:
@@ -294,7 +294,7 @@ def test_a_directory_that_fails_goes_offline_alone() -> None:
     for log in good:
         append(log, batch(b"b"))
         assert values(log) == [b"a", b"b"]
-    assert told == ["/bad"]
+    assert received == ["/bad"]
     assert [directory.path for directory in store.dirs if directory.offline] == ["/bad"]
     assert store.create("t", 9, ID, now_ms=NOW).dir.path == "/good"
     with pytest.raises(KafkaError) as error:
@@ -321,7 +321,7 @@ def test_a_directory_that_fails_at_the_start_does_not_stop_the_others() -> None:
     store = open_store(files, "/bad", "/good")
     assert [directory.path for directory in store.dirs if directory.offline] == ["/bad"]
     assert len(store) == 1
-    with pytest.raises(StoreError, match="no usable log directory"):
+    with pytest.raises(LogStoreError, match="no usable log directory"):
         open_store(files, "/bad")
 
 
@@ -374,7 +374,7 @@ def test_a_checkpoint_that_failed_is_tried_again() -> None:
 
 
 def test_a_log_without_records_has_no_indexes() -> None:
-    """They are made with the first batch; a start misses them no more than Kafka does."""
+    """They are created with the first batch; a start does not need them, as in Kafka."""
     files = MemoryFiles()
     store = open_store(files)
     log = store.create("t", 0, ID, now_ms=NOW)
@@ -389,7 +389,7 @@ def test_a_log_without_records_has_no_indexes() -> None:
 
 
 def flushed(store: LogStore, now_ms: int) -> int:
-    """The jobs that are due, done here; how many there were."""
+    """Runs the due jobs; returns their number."""
     jobs = store.flush_jobs(now_ms)
     for job in jobs:
         job.run()
@@ -422,7 +422,7 @@ def test_retention_runs_over_all_logs() -> None:
     assert store.retain(NOW + 11) == 2
 
 
-def test_topics_have_configs_of_their_own() -> None:
+def test_topics_have_their_own_configs() -> None:
     files = MemoryFiles()
     store = open_store(files)
     store.create("a", 0, ID, now_ms=NOW)
@@ -432,7 +432,7 @@ def test_topics_have_configs_of_their_own() -> None:
     assert [log.config.retention_ms for log in store.logs()] == [604_800_000, 2]
 
 
-def test_a_log_of_no_topic_is_set_aside() -> None:
+def test_a_log_without_a_topic_is_set_aside() -> None:
     files = MemoryFiles()
     store = open_store(files)
     append(store.create("t", 0, ID, now_ms=NOW), batch(b"a"))
@@ -448,11 +448,11 @@ def test_a_log_of_no_topic_is_set_aside() -> None:
 
 def open_with_damage(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, *dirs: str
-) -> tuple[LogStore, list[Opening]]:
+) -> tuple[LogStore, list[LoadLogParams]]:
     """A store in which the log of t-1 cannot be opened; and the logs that were."""
     opened = []
 
-    def open_or_not(opening: Opening) -> Log:
+    def open_or_not(opening: LoadLogParams) -> Log:
         opened.append(opening)
         if opening.name == "t-1":
             raise DamagedError("beyond repair")
@@ -476,7 +476,7 @@ def test_a_log_that_cannot_be_opened_costs_its_partition_only(
     files = MemoryFiles()
     three_logs(files)
     store, _ = open_with_damage(files, monkeypatch)
-    assert "/a/t-1 cannot be opened and is left as it is: beyond repair" in caplog.text
+    assert "Failed to open log /a/t-1, leaving it unchanged: beyond repair" in caplog.text
     assert [log.name for log in store.logs()] == ["t-0", "t-2"]
     with pytest.raises(KafkaError) as error:
         store.create("t", 1, ID, now_ms=NOW, is_new=False)
@@ -508,7 +508,7 @@ def test_a_new_topic_takes_the_place_of_a_log_that_cannot_be_opened(
     assert "/a/.kafka_cleanshutdown" in files.nodes
 
 
-def test_what_is_no_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_foreign_folders_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     for name in ("/a/lost+found", "/a/t-0.8f0c-future", "/a/__cluster_metadata-0"):
         files.make_dir(name)
@@ -516,7 +516,7 @@ def test_what_is_no_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
         store = open_store(files)
     assert len(store) == 0
     assert "/a/lost+found" in files.dirs
-    assert caplog.text.count("is left alone") == 3
+    assert caplog.text.count("not the directory of a log") == 3
 
 
 def test_one_directory_named_twice_is_one_directory() -> None:
@@ -531,7 +531,7 @@ def test_a_clean_end_without_sync_is_clean_for_the_next_process() -> None:
     assert [values(log) for log in open_store(files).logs()] == [[b"a"]]
 
 
-def test_a_topic_made_anew_does_not_find_the_records_of_one_that_could_not_be_deleted() -> None:
+def test_a_recreated_topic_has_no_records_of_an_undeletable_one() -> None:
     files = MemoryFiles()
     store = open_store(files)
     append(store.create("t", 0, ID, now_ms=NOW), batch(b"old"))
@@ -544,8 +544,8 @@ def test_a_topic_made_anew_does_not_find_the_records_of_one_that_could_not_be_de
     assert len([name for name in files.dirs if "stray" in name]) == 1
 
 
-def test_a_log_of_a_store_that_is_closed_is_not_written_to() -> None:
-    """The next store has it, maybe in the same process, and knows where it ends."""
+def test_a_log_of_a_closed_store_refuses_writes() -> None:
+    """The next store owns it, maybe in the same process."""
     files = MemoryFiles()
     store = open_store(files)
     log = store.create("t", 0, ID, now_ms=NOW)

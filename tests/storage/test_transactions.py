@@ -1,4 +1,4 @@
-"""Transactions of KIP-890 in a log: whatever happens to it, what they are can be read from it."""
+"""Transactions of KIP-890 in a log: their state survives whatever happens to the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from storage_kit import NOW, append, batch, close, marker, open_memory_log
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin
+from ottla.records.batch import AppendOrigin
 from ottla.storage.log import Log, LogConfig
 from ottla.testing.memory_files import MemoryFiles
 
@@ -17,7 +17,7 @@ CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=150)
 
 
 class Model:
-    """What the batches of a log say, by a simple reading of them in order."""
+    """Transaction states by a simple scan of the batches in order."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int, bool | None]] = []  # producer, epoch, how it ended
@@ -48,10 +48,10 @@ class Model:
 
     def check(self, log: Log) -> None:
         end = log.end_offset
-        known = {each.producer_id: each for each in log.producers()}
+        known = {producer.producer_id: producer for producer in log.producers()}
         expected = self.known(end)
         assert {
-            producer: (each.epoch, each.transaction_offset) for producer, each in known.items()
+            producer: (entry.epoch, entry.transaction_offset) for producer, entry in known.items()
         } == expected
         open_offsets = [first for _, first in expected.values() if first >= 0]
         assert log.first_unstable_offset == min(open_offsets, default=None)
@@ -69,7 +69,7 @@ def play(log: Log, model: Model, seed: int, count: int = 30) -> None:
             commit = chance.random() < 0.5
             model.steps.append((producer, epoch + 1, commit))
             end = marker(producer, commit=commit, epoch=epoch + 1)
-            append(log, end, origin=Origin.COORDINATOR)
+            append(log, end, origin=AppendOrigin.COORDINATOR)
             state[producer] = (epoch + 1, 0)
         else:
             model.steps.append((producer, epoch, None))
@@ -109,7 +109,7 @@ def test_a_kill_at_any_write_leaves_transactions_as_the_log_has_them(seed: int) 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_truncated_log_knows_what_was_open_there(seed: int) -> None:
+def test_a_truncated_log_knows_its_open_transactions(seed: int) -> None:
     for offset in range(29, -1, -3):
         model = Model()
         log = open_memory_log(config=CONFIG)
@@ -125,7 +125,7 @@ def refusal(act: Callable[[], object]) -> ErrorCode:
     return error.value.code
 
 
-def test_sequences_begin_anew_with_the_epoch_that_a_marker_brought() -> None:
+def test_sequences_restart_with_the_epoch_of_a_marker() -> None:
     log = open_memory_log()
 
     def write(epoch: int, sequence: int) -> None:
@@ -136,7 +136,7 @@ def test_sequences_begin_anew_with_the_epoch_that_a_marker_brought() -> None:
 
     write(0, 0)
     write(0, 1)
-    append(log, marker(7, commit=True, epoch=1), origin=Origin.COORDINATOR)
+    append(log, marker(7, commit=True, epoch=1), origin=AppendOrigin.COORDINATOR)
     assert refusal(lambda: write(0, 2)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert refusal(lambda: write(1, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     write(1, 0)
@@ -148,8 +148,8 @@ def test_a_coordinators_batches_have_no_sequence_and_open_a_transaction() -> Non
     log = open_memory_log()
     for _ in range(3):
         data = batch(producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
-        assert not append(log, data, origin=Origin.COORDINATOR).duplicate
+        assert not append(log, data, origin=AppendOrigin.COORDINATOR).duplicate
     assert (log.end_offset, log.first_unstable_offset) == (3, 0)
     older = batch(producer_id=7, producer_epoch=1, base_sequence=0, transactional=True)
-    code = refusal(lambda: append(log, older, origin=Origin.COORDINATOR))
+    code = refusal(lambda: append(log, older, origin=AppendOrigin.COORDINATOR))
     assert code is ErrorCode.INVALID_PRODUCER_EPOCH

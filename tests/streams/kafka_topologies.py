@@ -8,10 +8,10 @@ from typing import Any
 
 from ottla.client.serde import String
 from ottla.engine.windows import hopping, session, sliding, tumbling, unlimited, within
-from ottla.streams.cogrouped import Cogrouped
-from ottla.streams.stream import Stream
+from ottla.streams.cogrouped import CogroupedKStream
+from ottla.streams.stream import KStream
 from ottla.streams.suppress import until_time_limit, until_window_closes
-from ottla.streams.table import Table
+from ottla.streams.table import KTable
 from ottla.streams.topology import Topology
 from ottla.streams.windowed import EmitStrategy
 
@@ -23,8 +23,8 @@ SESSION = session(5, grace=3)
 NEAR = within(5, grace=3)
 LOPSIDED = within(before=2, after=7, grace=2)
 
-Strings = Stream[str, str]
-StringTable = Table[str, str]
+Strings = KStream[str, str]
+StringTable = KTable[str, str]
 
 
 def text(value: Any) -> str:
@@ -76,11 +76,11 @@ def right(topology: Topology) -> Strings:
     return topology.stream("right")
 
 
-def out(stream: Stream[Any, Any]) -> None:
+def out(stream: KStream[Any, Any]) -> None:
     stream.to("out", key=String(), value=String())
 
 
-def windows(table: Table[Any, Any]) -> None:
+def windows(table: KTable[Any, Any]) -> None:
     out(table.to_stream().map(written))
 
 
@@ -105,7 +105,7 @@ def tail(text: str) -> str:
     return text[-60:]
 
 
-def both(topology: Topology) -> Cogrouped[str, str]:
+def both(topology: Topology) -> CogroupedKStream[str, str]:
     first = left(topology).group_by_key().cogroup(append)
     return first.cogroup(
         right(topology).group_by_key(),

@@ -5,25 +5,25 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from transcripts import Row
 
 from ottla.streams import (
-    Context,
-    GroupedTable,
+    KGroupedTable,
+    KStream,
+    KTable,
     Processor,
+    ProcessorContext,
     PunctuationType,
     Record,
     StoreKind,
     StoreSpec,
-    Stream,
     String,
-    Table,
     Topology,
 )
 
-Strings = Stream[str, str]
+Strings = KStream[str, str]
 Build = Callable[[Topology], None]
 ALL: dict[str, Build] = {}
 DESCRIPTIONS = Path(__file__).parent / "descriptions.txt"
@@ -46,7 +46,7 @@ def built(name: str) -> Topology:
 
 
 def descriptions() -> dict[str, str]:
-    """What Kafka says of each."""
+    """Kafka's description of each."""
     found: dict[str, str] = {}
     for part in DESCRIPTIONS.read_text().split("= ")[1:]:
         name, _, text = part.partition("\n")
@@ -73,15 +73,15 @@ def right(topology: Topology) -> Strings:
     return topology.stream("right")
 
 
-def first(topology: Topology, **more: Any) -> Table[str, str]:
+def first(topology: Topology, **more: Any) -> KTable[str, str]:
     return topology.table("left", **more)
 
 
-def out(stream: Stream[Any, Any]) -> None:
+def out(stream: KStream[Any, Any]) -> None:
     stream.to("out", key=String(), value=String())
 
 
-def counts(table: Table[Any, int]) -> None:
+def counts(table: KTable[Any, int]) -> None:
     out(table.to_stream().map_values(text))
 
 
@@ -258,7 +258,7 @@ def _(t: Topology) -> None:
     grouped = left(t).group_by_key()
     out(
         grouped.aggregate(
-            lambda: "0", lambda k, v, a: None if v == "z" else tail(a + v)
+            lambda: "0", lambda k, v, a: None if v == "z" else tail(cast(str, a) + v)
         ).to_stream()
     )
 
@@ -291,7 +291,7 @@ def _(t: Topology) -> None:
 # -- tables under other keys
 
 
-def by_value(table: Table[str, str]) -> GroupedTable[str, str]:
+def by_value(table: KTable[str, str]) -> KGroupedTable[str, str]:
     return table.group_by(lambda v: (v[:1], v))
 
 
@@ -352,7 +352,7 @@ def _(t: Topology) -> None:
     )
     counted = grouped.count(store="counts", name="counted").to_stream(name="changes")
     counted.map_values(text).to("out", value=String(), name="written")
-    rights: Table[str, str] = t.table("right", name="rights")
+    rights: KTable[str, str] = t.table("right", name="rights")
     by = rights.filter(lambda v: True, name="all").group_by(lambda v: (v, v), name="grouped")
     by.count(name="table-counted").to_stream().map_values(text).to("out", value=String())
 
@@ -364,9 +364,9 @@ def _(t: Topology) -> None:
 
 
 class Totals(Processor[str, str]):
-    """Remembers what each key said, and tells it once in ten milliseconds of stream time."""
+    """Collects the values of each key and emits them every ten milliseconds of stream time."""
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.totals = context.store("totals")
         context.schedule(10, PunctuationType.STREAM_TIME, self.tell)

@@ -1,4 +1,4 @@
-"""What tests of topologies share: strings in, strings out."""
+"""Helpers for tests of topologies: strings in, strings out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def outcome(
     value: Serde[Any] | None = None,
     caching: bool = True,
 ) -> Pairs:
-    """What the pairs become on their way from `in` to `out`."""
+    """The output in `out` for these pairs in `in`."""
     with TopologyTestDriver(topology, caching=caching) as driver:
         driver.create_input_topic(source, String(), String()).pipe_key_value_list(pairs)
         topic = driver.create_output_topic(sink, key or String(), value or String())

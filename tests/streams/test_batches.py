@@ -14,9 +14,9 @@ from stream_topologies import built, random_rows
 
 from ottla.clock import SystemClock
 from ottla.engine.cells import DictCells
-from ottla.engine.records import Input, Output
-from ottla.engine.subtopologies import SubTopology, subtopologies
-from ottla.engine.task import Prefixed, Task
+from ottla.engine.records import InputRow, OutputRow
+from ottla.engine.subtopologies import Subtopology, subtopologies
+from ottla.engine.task import PrefixTask, StreamTask
 from ottla.rows.java.murmur2 import partition_of
 from ottla.rows.java.murmur2_columns import partitions_of
 from ottla.streams import Topology
@@ -39,13 +39,13 @@ TABLES = [
 ]
 """Those whose output is the changelog of one table."""
 ORDERED = ("aggregate", "reduce")
-"""Those that remember in which order things came: with one task only."""
+"""Those that depend on the order of records: with one task only."""
 
 Last = dict[bytes | None, bytes | None]
 
 
 class Cluster:
-    """What Spark does, by hand: rows to tasks, a batch to each, rows of topics to the next."""
+    """As Spark does: rows to tasks, a batch for each, rows of topics to the next."""
 
     def __init__(self, topology: Topology, *, tasks: int, caching: bool) -> None:
         self.pieces = subtopologies(topology.graph)
@@ -53,10 +53,10 @@ class Cluster:
         self._tasks = tasks
         self._caching = caching
         self._cells: dict[tuple[int, int, str], DictCells] = {}
-        self._waiting: list[Input] = []
+        self._waiting: list[InputRow] = []
         self._offset = 0
 
-    def batch(self, rows: list[Input]) -> None:
+    def batch(self, rows: list[InputRow]) -> None:
         self._waiting = rows
         while self._waiting:
             rows, self._waiting = self._waiting, []
@@ -66,46 +66,48 @@ class Cluster:
                     for row in task.process(task.in_order(some)) + task.commit():
                         self._sent(row)
 
-    def _shared_out(self, piece: SubTopology, rows: list[Input]) -> dict[int, list[Input]]:
-        found: dict[int, list[Input]] = defaultdict(list)
+    def _shared_out(self, piece: Subtopology, rows: list[InputRow]) -> dict[int, list[InputRow]]:
+        found: dict[int, list[InputRow]] = defaultdict(list)
         known = self._task(piece, 0)
         for row in rows:
             if known.reads(row.topic):
                 found[row.partition].append(row)
         for prefix in piece.prefixes:
             before = self._task(prefix, 0)
-            for made in Prefixed(before).process([row for row in rows if before.reads(row.topic)]):
+            for made in PrefixTask(before).process(
+                [row for row in rows if before.reads(row.topic)]
+            ):
                 found[partition_of(made.key or b"", self._tasks)].append(made)
         for some in found.values():
             random.Random(1).shuffle(some)
         return found
 
-    def _task(self, piece: SubTopology, number: int) -> Task:
+    def _task(self, piece: Subtopology, number: int) -> StreamTask:
         def cells(name: str) -> DictCells:
             return self._cells.setdefault((piece.number, number, name), DictCells())
 
-        return Task(
+        return StreamTask(
             piece, number, cells, SystemClock(), application_id="app", caching=self._caching
         )
 
-    def _sent(self, row: Output) -> None:
+    def _sent(self, row: OutputRow) -> None:
         if row.topic == "out":
             self.last[row.key] = row.value
             return
         partition = partition_of(row.key or b"", self._tasks)
         self._offset += 1
         self._waiting.append(
-            Input(row.topic, partition, self._offset, row.timestamp, row.key, row.value)
+            InputRow(row.topic, partition, self._offset, row.timestamp, row.key, row.value)
         )
 
 
-def records(name: str, seed: int, tasks: int) -> list[Input]:
+def records(name: str, seed: int, tasks: int) -> list[InputRow]:
     found = []
     for offset, (topic, key, value, timestamp) in enumerate(random_rows(name, seed, 100)):
         data = None if key == "~" else key.encode()
         text = None if value == "~" else value.encode()
         partition = partition_of(data or b"", tasks)
-        found.append(Input(topic, partition, offset, timestamp, data, text))
+        found.append(InputRow(topic, partition, offset, timestamp, data, text))
     return found
 
 

@@ -9,17 +9,17 @@ from collections.abc import Iterable
 import pytest
 from streams_kit import strings
 
-from ottla.engine.records import Output
+from ottla.engine.records import OutputRow
 from ottla.streams import (
     Bytes,
-    Context,
     Failure,
     FailureKind,
+    KStream,
     Long,
     Processor,
+    ProcessorContext,
     PunctuationType,
     Record,
-    Stream,
     StreamsError,
     String,
     Topology,
@@ -31,7 +31,7 @@ from ottla.streams import (
 
 def dividing() -> Topology:
     topology = Topology(key=String(), value=Long())
-    stream: Stream[str, int] = topology.stream("in")
+    stream: KStream[str, int] = topology.stream("in")
     stream.map_values(lambda value: 12 // value).to("out", value=Long())
     stream.map_values(lambda value: -value).to("minus", value=Long())
     return topology
@@ -47,7 +47,7 @@ def long(value: int) -> bytes:
     return value.to_bytes(8)
 
 
-def test_by_default_a_task_fails_and_says_where() -> None:
+def test_by_default_a_task_fails_with_the_location() -> None:
     with TopologyTestDriver(dividing()) as driver:
         with pytest.raises(StreamsError, match="Exception caught during Deserialization") as error:
             pipe(driver, b"short")
@@ -62,7 +62,7 @@ def test_by_default_a_task_fails_and_says_where() -> None:
         assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
-def test_the_line_is_the_users_own_where_a_library_has_failed() -> None:
+def test_an_error_in_a_library_names_the_users_line() -> None:
     def parsed(value: str) -> int:
         return int(json.loads(value)["id"])
 
@@ -76,7 +76,7 @@ def test_the_line_is_the_users_own_where_a_library_has_failed() -> None:
     assert "processor=KSTREAM-MAPVALUES-0000000003," in str(error.value)
 
 
-def test_a_processor_of_the_users_own_is_named() -> None:
+def test_a_users_processor_is_named() -> None:
     class Fails(Processor[str, str]):
         def process(self, record: Record[str, str]) -> None:
             raise KeyError(record.value)
@@ -103,10 +103,10 @@ def test_log_and_continue_goes_on_with_the_next_record(caplog: pytest.LogCapture
 
 
 def test_guarded_nodes_fail_alone_as_in_kafka() -> None:
-    """KIP-1033: the node drops the record, those beside it go on."""
+    """KIP-1033: the node drops the record; its siblings continue."""
     seen: list[Failure] = []
 
-    def keep(failure: Failure) -> Iterable[Output]:
+    def keep(failure: Failure) -> Iterable[OutputRow]:
         seen.append(failure)
         return ()
 
@@ -120,12 +120,12 @@ def test_guarded_nodes_fail_alone_as_in_kafka() -> None:
     assert failure.record.value == 0
 
 
-def test_what_can_not_be_written_is_a_failure_of_its_own() -> None:
+def test_a_serialization_failure_has_its_own_kind() -> None:
     topology = strings()
     topology.stream("in").map_values(lambda value: 5).to("out", value=String())
     kinds: list[FailureKind] = []
 
-    def keep(failure: Failure) -> Iterable[Output]:
+    def keep(failure: Failure) -> Iterable[OutputRow]:
         kinds.append(failure.kind)
         return ()
 
@@ -139,7 +139,7 @@ def test_what_can_not_be_written_is_a_failure_of_its_own() -> None:
         pipe(driver, b"x")
 
 
-def test_letters_carry_the_record_and_what_happened() -> None:
+def test_dead_letters_carry_the_record_and_the_failure() -> None:
     with TopologyTestDriver(dividing(), on_failure=dead_letters("dead")) as driver:
         pipe(driver, b"short")
         letter = driver.create_output_topic("dead").read_record()
@@ -153,9 +153,9 @@ def test_letters_carry_the_record_and_what_happened() -> None:
     }
 
 
-def test_letters_of_a_prefix_go_through_the_task_behind_it() -> None:
+def test_dead_letters_of_a_prefix_go_through_its_task() -> None:
     topology = Topology(key=String(), value=Long())
-    stream: Stream[str, int] = topology.stream("in")
+    stream: KStream[str, int] = topology.stream("in")
     stream.group_by(lambda value: str(value)).count().to_stream().to("out")
     with TopologyTestDriver(topology, on_failure=dead_letters("dead")) as driver:
         pipe(driver, b"short", long(3))
@@ -165,26 +165,26 @@ def test_letters_of_a_prefix_go_through_the_task_behind_it() -> None:
 
 def test_timers_and_caches_may_fail_as_well() -> None:
     class Late(Processor[str, int]):
-        def init(self, context: Context) -> None:
+        def init(self, context: ProcessorContext) -> None:
             context.schedule(1, PunctuationType.WALL_CLOCK_TIME, lambda now: 1 // 0)
 
         def process(self, record: Record[str, int]) -> None:
             """Only its timer does something."""
 
     topology = Topology(key=String(), value=Long())
-    stream: Stream[str, int] = topology.stream("in")
+    stream: KStream[str, int] = topology.stream("in")
     stream.process(Late)
     stream.group_by_key().count().to_stream().map_values(lambda count: 1 // 0).foreach(print)
     seen: list[Failure] = []
 
-    def keep(failure: Failure) -> Iterable[Output]:
+    def keep(failure: Failure) -> Iterable[OutputRow]:
         seen.append(failure)
         return ()
 
     with TopologyTestDriver(topology, on_failure=keep) as driver:
         driver.advance_wall_clock_time(5)
         pipe(driver, long(1))
-    assert [each.node for each in seen] == [
+    assert [failure.node for failure in seen] == [
         "KSTREAM-PROCESSOR-0000000001",
         "KSTREAM-AGGREGATE-0000000003",
     ]

@@ -1,4 +1,4 @@
-"""Joins: what is refused, how things are called, and what tells two joins apart."""
+"""Joins: their errors, their names, and what distinguishes two joins."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from streams_kit import strings
 from ottla.engine.cells import DictCells
 from ottla.engine.foreign_key_join import (
     Instruction,
-    Response,
-    ResponseSerde,
-    Subscription,
-    SubscriptionSerde,
+    SubscriptionResponseWrapper,
+    SubscriptionResponseWrapperSerde,
+    SubscriptionWrapper,
+    SubscriptionWrapperSerde,
 )
-from ottla.engine.records import Input, Output
+from ottla.engine.records import InputRow, OutputRow
 from ottla.engine.subtopologies import subtopologies
-from ottla.engine.task import Task
+from ottla.engine.task import StreamTask
 from ottla.streams import (
     Json,
     String,
@@ -50,7 +50,7 @@ def test_a_joiner_may_ask_for_the_key() -> None:
     assert played(topology, [("a", "k", "1", 0), ("b", "k", "2", 3)]) == [("k", "k:1+2")]
 
 
-def test_what_a_join_needs_and_what_it_does_not_have() -> None:
+def test_a_join_without_its_requirements_is_refused() -> None:
     topology = strings()
     stream, table = topology.stream("a"), topology.table("b")
     everywhere = topology.global_table("c")
@@ -64,7 +64,7 @@ def test_what_a_join_needs_and_what_it_does_not_have() -> None:
         stream.join(everywhere, plus, on=lambda value: value, store="name")
 
 
-def test_names_that_are_given_are_names_of_nodes_stores_and_topics() -> None:
+def test_given_names_become_names_of_nodes_stores_and_topics() -> None:
     topology = strings()
     left = topology.stream("a").select_key(lambda value: value)
     left.left_join(topology.stream("b"), plus, within(5), name="both", store="pairs").to("out")
@@ -79,7 +79,7 @@ def test_names_that_are_given_are_names_of_nodes_stores_and_topics() -> None:
         assert word in text
 
 
-def test_a_rekeyed_stream_is_joined_where_its_new_keys_lie() -> None:
+def test_a_rekeyed_stream_is_repartitioned_before_a_join() -> None:
     topology = strings()
     orders = topology.stream("orders").select_key(lambda value: value.split()[0])
     orders.join(topology.table("people"), plus).to("out")
@@ -91,7 +91,7 @@ def test_a_rekeyed_stream_is_joined_where_its_new_keys_lie() -> None:
     assert played(topology, records) == [("ann", "ann tea+Ann")]
 
 
-def test_a_record_without_key_or_value_is_passed_over() -> None:
+def test_a_record_without_key_or_value_is_skipped() -> None:
     topology = strings()
     topology.stream("a").join(topology.table("b"), plus).to("out")
     records = [("b", "k", "1", 0), ("a", None, "x", 1), ("a", "k", None, 2), ("a", "k", "x", 3)]
@@ -109,7 +109,7 @@ def test_windowed_tables_are_joined_by_key_and_window() -> None:
     assert played(topology, records) == [("k@10", "1+2")]
 
 
-def test_two_rekeyed_streams_of_a_cogroup_have_topics_of_their_own() -> None:
+def test_two_rekeyed_streams_of_a_cogroup_have_separate_topics() -> None:
     topology = strings()
     first, second = (topology.stream(name).group_by(lambda value: "all") for name in "ab")
     both = first.cogroup(lambda key, value, all: all + value)
@@ -125,26 +125,26 @@ class Tasks:
 
     def __init__(self, topology: Topology) -> None:
         self._pieces = [
-            Task(piece, 0, lambda _: DictCells(), self, partitions_of=lambda _: 1)
+            StreamTask(piece, 0, lambda _: DictCells(), self, partitions_of=lambda _: 1)
             for piece in subtopologies(topology.graph)
         ]
 
     def now_ms(self) -> int:
         return 0
 
-    def send(self, topic: str, key: bytes, value: bytes | None) -> list[Output]:
-        row = Input(topic, 0, 0, 0, key, value)
+    def send(self, topic: str, key: bytes, value: bytes | None) -> list[OutputRow]:
+        row = InputRow(topic, 0, 0, 0, key, value)
         for task in self._pieces:
             if task.reads(topic):
                 return task.process([row]) + task.commit()
         raise KeyError(topic)
 
-    def forward(self, row: Output) -> list[Output]:
+    def forward(self, row: OutputRow) -> list[OutputRow]:
         return self.send(row.topic, row.key or b"", row.value)
 
 
-def test_an_answer_to_a_left_value_of_yesterday_is_dropped() -> None:
-    """The hash that comes back with it is not that of the value which is there now."""
+def test_a_response_to_an_outdated_left_value_is_dropped() -> None:
+    """The response's hash is not that of the current value."""
     topology = strings()
     orders, people = topology.table("orders"), topology.table("people")
     orders.join(people, plus, foreign_key=lambda order: order.split()[0]).to_stream().to("out")
@@ -156,26 +156,26 @@ def test_an_answer_to_a_left_value_of_yesterday_is_dropped() -> None:
     assert tasks.forward(late) == []
     (found,) = tasks.forward(answer)
     assert (found.topic, found.value) == ("out", b"ann milk+Ann")
-    assert answer.partition == 0  # where the order lies, not where its key would go
+    assert answer.partition == 0  # the partition of the order, not that of its key
 
 
 @pytest.mark.parametrize("digest", [None, b"0123456789abcdef"])
-def test_what_goes_between_the_tables_is_written_as_kafka_lays_it_out(digest: bytes | None) -> None:
-    asked = Subscription(digest, Instruction.DELETE_KEY_AND_PROPAGATE, {"id": 1}, 7)
-    data = SubscriptionSerde(Json()).serialize("", asked)
+def test_subscription_records_have_kafkas_layout(digest: bytes | None) -> None:
+    asked = SubscriptionWrapper(digest, Instruction.DELETE_KEY_AND_PROPAGATE, {"id": 1}, 7)
+    data = SubscriptionWrapperSerde(Json()).serialize("", asked)
     assert data is not None
     assert data[:2] == bytes((0x81 if digest is None else 0x01, 1))
-    assert SubscriptionSerde(Json()).deserialize("", data) == asked
+    assert SubscriptionWrapperSerde(Json()).deserialize("", data) == asked
     for value in ("right", "", None):
-        response = Response(digest, value)
-        serde = ResponseSerde(String())
+        response = SubscriptionResponseWrapper(digest, value)
+        serde = SubscriptionResponseWrapperSerde(String())
         assert serde.deserialize("", serde.serialize("", response)) == response
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_what_goes_to_a_worker_leaves_the_topology_behind(name: str) -> None:
+def test_a_worker_gets_no_reference_to_the_topology(name: str) -> None:
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
     pieces = subtopologies(kafka_topology(name).graph)
     data = cloudpickle.dumps(pieces)
     assert b"Builder" not in data
-    assert [each.number for each in pickle.loads(data)] == [each.number for each in pieces]
+    assert [copied.number for copied in pickle.loads(data)] == [piece.number for piece in pieces]

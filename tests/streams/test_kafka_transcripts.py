@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import pytest
 from kafka_topologies import TOPOLOGIES, topology
-from transcripts import Play, read
+from transcripts import TopologyTranscript, read
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_results_are_those_of_kafka_streams(name: str) -> None:
-    play = Play(topology(name))
+    play = TopologyTranscript(topology(name))
     for row, answers in read(name):
         assert play.ask(row) == answers, row
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_results_are_the_same_when_tasks_begin_anew_for_every_record(name: str) -> None:
-    """All that a node knows lies in the cells of its task: nothing hangs on a process."""
-    play = Play(topology(name))
+def test_results_are_the_same_when_tasks_restart_for_every_record(name: str) -> None:
+    """All of a node's state is in the cells of its task, and none in the process."""
+    play = TopologyTranscript(topology(name))
     for row, answers in read(name):
         assert play.ask(row) == answers, row
         play.driver.restart()

@@ -1,4 +1,4 @@
-"""Schedules by stream time and by the clock, commits that are asked for, and prefixes in order."""
+"""Punctuation by stream time and wall-clock time, requested commits, and the order of prefixes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import pytest
 from streams_kit import strings
 
 from ottla.engine.cells import DictCells
-from ottla.engine.records import Input
+from ottla.engine.records import InputRow
 from ottla.engine.subtopologies import subtopologies
-from ottla.engine.task import Prefixed, Task, in_order
+from ottla.engine.task import PrefixTask, StreamTask, in_record_order
 from ottla.streams import (
-    Context,
+    KStream,
     Processor,
+    ProcessorContext,
     PunctuationType,
     Record,
-    Stream,
     String,
     TopologyTestDriver,
 )
 
 
 class Ticks(Processor[str, str]):
-    """Tells when it is called; a record with the key `stop` ends the schedule of its value."""
+    """Emits a record when called; a record with the key `stop` ends the schedule of its value."""
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.schedules = {
             kind.value: context.schedule(10, kind, lambda now, kind=kind: self.tell(kind, now))
@@ -87,8 +87,8 @@ def test_a_task_remembers_when_the_clock_is_due() -> None:
 
     clock = Clock()
 
-    def begin() -> Task:
-        return Task(piece, 0, lambda name: cells.setdefault(name, DictCells()), clock)
+    def begin() -> StreamTask:
+        return StreamTask(piece, 0, lambda name: cells.setdefault(name, DictCells()), clock)
 
     task = begin()
     assert task.punctuate(109) == []
@@ -125,7 +125,7 @@ def test_schedules_may_come_and_go_and_leave_nothing_behind() -> None:
 
 def test_an_interval_is_at_least_a_millisecond() -> None:
     class Hasty(Processor[str, str]):
-        def init(self, context: Context) -> None:
+        def init(self, context: ProcessorContext) -> None:
             context.schedule(0, PunctuationType.STREAM_TIME, print)
 
     topology = strings()
@@ -136,7 +136,7 @@ def test_an_interval_is_at_least_a_millisecond() -> None:
 
 def test_only_connected_stores_can_be_had() -> None:
     class Nosy(Processor[str, str]):
-        def init(self, context: Context) -> None:
+        def init(self, context: ProcessorContext) -> None:
             context.store("other")
 
     topology = strings()
@@ -145,14 +145,14 @@ def test_only_connected_stores_can_be_had() -> None:
         TopologyTestDriver(topology)
 
 
-def test_a_commit_that_is_asked_for_flushes_the_caches() -> None:
+def test_a_requested_commit_flushes_the_caches() -> None:
     class Impatient(Processor[str, int]):
         def process(self, record: Record[str, int]) -> None:
             self.context.forward(record)
             self.context.commit()
 
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     stream.process_values(Impatient, value=String()).group_by_key().count(
         store="counts"
     ).to_stream().to("out")
@@ -162,15 +162,15 @@ def test_a_commit_that_is_asked_for_flushes_the_caches() -> None:
         def now_ms(self) -> int:
             return 0
 
-    task = Task(piece, 0, lambda name: DictCells(), Clock())
-    row = Input("in", 0, 0, 0, b"a", b"x")
+    task = StreamTask(piece, 0, lambda name: DictCells(), Clock())
+    row = InputRow("in", 0, 0, 0, b"a", b"x")
     assert len(task.process([row, row])) == 2
     assert task.commit() == []
 
 
-def test_rows_of_a_prefix_find_their_order_again() -> None:
+def test_rows_of_a_prefix_regain_their_order() -> None:
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     stream.flat_map_values(str.split).group_by(lambda word: word).count()
     (piece,) = subtopologies(topology.graph)
     (prefix,) = piece.prefixes
@@ -179,21 +179,23 @@ def test_rows_of_a_prefix_find_their_order_again() -> None:
         def now_ms(self) -> int:
             return 0
 
-    prefixed = Prefixed(Task(prefix, 0, lambda name: DictCells(), Clock(), application_id="app"))
+    prefixed = PrefixTask(
+        StreamTask(prefix, 0, lambda name: DictCells(), Clock(), application_id="app")
+    )
     rows = [
-        Input("in", 0, 3, 50, None, b"a b"),
-        Input("in", 0, 4, 40, None, b""),
-        Input("in", 0, 5, 60, None, b"c"),
-        Input("in", 1, 9, 55, None, b"x y z"),
+        InputRow("in", 0, 3, 50, None, b"a b"),
+        InputRow("in", 0, 4, 40, None, b""),
+        InputRow("in", 0, 5, 60, None, b"c"),
+        InputRow("in", 1, 9, 55, None, b"x y z"),
     ]
     made = prefixed.process(rows)
-    assert {each.topic for each in made} == {
+    assert {row.topic for row in made} == {
         "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition"
     }
-    assert {each.origin for each in made} == {"in"}
-    ordered = in_order(reversed(made))
-    assert [each.key for each in ordered] == [b"a", b"b", b"x", b"y", b"z", b"c"]
-    assert [(each.partition, each.offset, each.turn) for each in ordered[:3]] == [
+    assert {row.origin for row in made} == {"in"}
+    ordered = in_record_order(reversed(made))
+    assert [row.key for row in ordered] == [b"a", b"b", b"x", b"y", b"z", b"c"]
+    assert [(row.partition, row.offset, row.turn) for row in ordered[:3]] == [
         (0, 3, 0),
         (0, 3, 1),
         (1, 9, 0),

@@ -1,4 +1,4 @@
-"""Avro, JsonSchema and Protobuf as serdes of a topology, by a registry that is really there."""
+"""Avro, JsonSchema and Protobuf as serdes of a topology, with a real registry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.client import Producer, SchemaRegistry
-from ottla.engine.global_tables import global_store, refresh
+from ottla.engine.global_tables import global_store, refresh_global_tables
 from ottla.streams import (
     Avro,
     Bytes,
@@ -122,11 +122,13 @@ def test_topics_and_stores_have_schemas(
     topics = ("totals-changelog", "by-customer")
     expected = {f"{name}-{topic}-{side}" for topic in topics for side in ("key", "value")}
     assert expected | {f"{name}-orders-value"} <= set(found)
-    repartition = [each for each in found if each.startswith(name) and "repartition" in each]
-    assert sorted(each.rpartition("-")[2] for each in repartition) == ["key", "value"]
+    repartition = [
+        subject for subject in found if subject.startswith(name) and "repartition" in subject
+    ]
+    assert sorted(subject.rpartition("-")[2] for subject in repartition) == ["key", "value"]
 
 
-def test_a_windowed_key_has_its_schema_in_front(url: str) -> None:
+def test_a_windowed_key_starts_with_its_schema(url: str) -> None:
     key, value = Avro(Customer, registry=url), Avro(Order, registry=url)
     topology = Topology()
     (
@@ -138,11 +140,11 @@ def test_a_windowed_key_has_its_schema_in_front(url: str) -> None:
     with TopologyTestDriver(topology) as driver:
         driver.create_input_topic("in", key, value).pipe_input(Customer("ann"), Order("ann", 1), 3)
         store = driver.get_window_store("counts")
-        assert [each.value for _, each in store.fetch(Customer("ann"), 0, 10)] == [1]
+        assert [value.value for _, value in store.fetch(Customer("ann"), 0, 10)] == [1]
 
 
 @pytest.mark.parametrize("place", ["prefix", "header"])
-def test_joins_sessions_and_suppression_take_such_serdes(place: str, url: str) -> None:
+def test_joins_sessions_and_suppression_work_with_registry_serdes(place: str, url: str) -> None:
     settings = {f"{side}.schema.id.serializer": place for side in ("key", "value")}
 
     def avro(of: Any) -> Avro[Any]:
@@ -200,7 +202,7 @@ def test_a_global_table_takes_schema_ids_from_headers(of: Any, cluster: LocalClu
     topology = Topology(key=String(), value=of(Order))
     topology.global_table(topic, store="orders")
     table = topology.graph.configured(settings).globals["orders"]
-    refresh([table], servers, {})
+    refresh_global_tables([table], servers, {})
     store: Any = global_store(table, servers, {})
     assert store.get("a").value == Order("ann", 5)
 
@@ -213,7 +215,7 @@ def unreadable() -> Topology:
     return topology
 
 
-def test_a_record_that_cant_be_read_says_where_it_is_and_by_which_schema(url: str) -> None:
+def test_an_unreadable_record_is_reported_with_its_offset_and_schema(url: str) -> None:
     value = Avro(Order, registry=url)
     good = value.serialize("broken", Order("ann", 1))
     assert good is not None
@@ -240,7 +242,7 @@ def test_a_record_that_cant_be_read_says_where_it_is_and_by_which_schema(url: st
         assert letters.read_value() == b"no frame"
 
 
-def test_a_registry_that_does_not_answer_is_no_reason_to_leave_records_out() -> None:
+def test_an_unavailable_registry_skips_no_record() -> None:
     with TopologyTestDriver(unreadable(), on_failure=log_and_continue) as driver:
         topic = driver.create_input_topic("in", String(), Bytes())
         with pytest.raises(StreamsError) as error:
@@ -248,7 +250,7 @@ def test_a_registry_that_does_not_answer_is_no_reason_to_leave_records_out() -> 
         assert "No schema registry answers" in str(error.value.__cause__)
 
 
-def test_a_serde_travels_to_workers(url: str) -> None:
+def test_a_serde_can_be_pickled(url: str) -> None:
     serde = Avro(Order, registry=url)
     data = serde.serialize("travel", Order("ann", 1))
     again = pickle.loads(pickle.dumps(serde))
@@ -319,7 +321,7 @@ def test_settings_of_the_application_reach_its_serdes(of: Any, url: str) -> None
         assert [value for _, value in found] == [Order("ann", 5), Order("ann", 6)]
 
 
-def test_the_registry_of_a_serde_wins_and_gets_no_login_of_the_application(url: str) -> None:
+def test_the_registry_of_a_serde_wins_without_the_applications_login(url: str) -> None:
     value = Avro(Order, registry=url)
     config = {
         "schema.registry.url": "http://127.0.0.1:9",
@@ -344,7 +346,7 @@ def test_the_registry_of_a_serde_wins_and_gets_no_login_of_the_application(url: 
     assert value.configured(same, is_key=False)._given["basic.auth.user.info"] == "ann:secret"
 
 
-def test_the_login_at_the_brokers_can_be_that_at_the_registry() -> None:
+def test_the_broker_login_can_serve_the_registry() -> None:
     jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     config = {
         "schema.registry.url": "http://127.0.0.1:9",
@@ -363,7 +365,7 @@ def total(order: Any) -> int:
 
 
 def generic_topology(name: str, of: Any) -> Topology:
-    """No class anywhere: records carry their schemas through all that Streams does with them."""
+    """No class anywhere: records carry their schemas through all operations."""
     topology = Topology(key=String(), value=of())
     orders = topology.stream(f"{name}.orders")
     by_customer = orders.group_by(lambda _, order: order["customer"])
@@ -434,7 +436,7 @@ def test_records_without_a_class_go_through_every_internal_topic(
         assert read("named") == [("o1", Order("ann", 90))]
         assert driver.get_key_value_store(f"{name}.sums").get("ann")["total"] == 12
     found = subjects.subjects(name)
-    schemas = {subjects.version(each).text for each in found if each.endswith("-value")}
+    schemas = {subjects.version(subject).text for subject in found if subject.endswith("-value")}
     assert len(schemas) == 1
-    internal = [each for each in found if "repartition" in each or "changelog" in each]
+    internal = [subject for subject in found if "repartition" in subject or "changelog" in subject]
     assert len(internal) > 5

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.engine.changes import Changed, read_varint, write_varint
+from ottla.engine.changed_serde import ChangedSerde, read_varint, write_varint
 from ottla.streams import (
     Boolean,
     Bytes,
@@ -88,13 +88,13 @@ ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
             Windowed("k", Window(5, 9)),
             b"k" + b"\x00" * 7 + b"\x09" + b"\x00" * 7 + b"\x05",
         ),
-        (Changed(String()), Change("n", None), b"n\x01"),
-        (Changed(String()), Change(None, "o"), b"o\x00"),
-        (Changed(String()), Change("new", "old"), b"\x06newold\x02"),
+        (ChangedSerde(String()), Change("n", None), b"n\x01"),
+        (ChangedSerde(String()), Change(None, "o"), b"o\x00"),
+        (ChangedSerde(String()), Change("new", "old"), b"\x06newold\x02"),
         (Serde.of(str.encode, bytes.decode), "x", b"x"),
     ],
 )
-def test_values_go_there_and_back(serde: Serde[Any], value: Any, data: bytes | None) -> None:
+def test_values_survive_a_round_trip(serde: Serde[Any], value: Any, data: bytes | None) -> None:
     written = serde.serialize("topic", value)
     assert data is None or written == data
     assert serde.deserialize("topic", written) == value
@@ -111,11 +111,11 @@ def test_values_go_there_and_back(serde: Serde[Any], value: Any, data: bytes | N
         (SessionWindowed(String()), b"short"),
         (List(Int()), b"\x00\x00"),
         (List(String()), bytes.fromhex("00 00000000 00000000")),
-        (Changed(String()), b"x\x07"),
-        (Changed(String()), b"\x80\x02"),
+        (ChangedSerde(String()), b"x\x07"),
+        (ChangedSerde(String()), b"\x80\x02"),
     ],
 )
-def test_bytes_that_are_no_such_value_are_refused(serde: Serde[Any], data: bytes) -> None:
+def test_malformed_bytes_are_refused(serde: Serde[Any], data: bytes) -> None:
     with pytest.raises(SerializationError):
         serde.deserialize("topic", data)
 
@@ -127,22 +127,22 @@ def test_bytes_that_are_no_such_value_are_refused(serde: Serde[Any], data: bytes
         (Long(), "x"),
         (String(), 5),
         (Json(), object()),
-        (Changed(String()), Change(None, None)),
+        (ChangedSerde(String()), Change(None, None)),
     ],
 )
-def test_values_that_have_no_such_bytes_are_refused(serde: Serde[Any], value: Any) -> None:
+def test_unserializable_values_are_refused(serde: Serde[Any], value: Any) -> None:
     with pytest.raises(SerializationError):
         serde.serialize("topic", value)
 
 
-def test_json_of_a_dataclass_passes_over_what_it_does_not_know() -> None:
+def test_json_of_a_dataclass_ignores_unknown_fields() -> None:
     serde = Json(Order)
     assert serde.deserialize("t", b'{"name":"tea","colour":"green"}') == Order("tea")
     assert serde.deserialize("t", b"null") is None
     assert Json().deserialize("t", b"[Infinity]") == [float("inf")]
 
 
-def test_json_of_a_dataclass_makes_what_its_fields_say() -> None:
+def test_json_of_a_dataclass_builds_the_declared_types() -> None:
     serde = Json(Basket)
     inner = Basket([], {}, set(), datetime(2026, 1, 2, 3, 4, 5))
     basket = Basket(
@@ -159,6 +159,6 @@ def test_json_of_a_dataclass_makes_what_its_fields_say() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 63, 64, 300, 2**31 - 1])
-def test_varints_go_there_and_back(number: int) -> None:
+def test_varints_survive_a_round_trip(number: int) -> None:
     data = write_varint(number)
     assert read_varint(data + b"rest") == (number, len(data))

@@ -1,4 +1,4 @@
-"""Stores over cells: order, ranges, duplicates, and what is forgotten."""
+"""Stores over cells: order, ranges, duplicates and retention."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_dict_cells_are_a_sorted_map() -> None:
             model[key] = value
         if choose.random() < 0.1:
             low, high = sorted((key, bytes(choose.choices(b"abc", k=2))))
-            expected = sorted(each for each in model.items() if low <= each[0] < high)
+            expected = sorted(item for item in model.items() if low <= item[0] < high)
             assert list(cells.range(low, high)) == expected
             assert list(cells.range(None, None)) == sorted(model.items())
     assert cells.size() == len(model)
 
 
-def test_many_keys_stay_in_order_while_they_come_and_go() -> None:
+def test_many_keys_stay_sorted_while_they_come_and_go() -> None:
     choose = random.Random(8)
     cells, model = DictCells(), set[bytes]()
     list(cells.range(None, None))
@@ -74,12 +74,12 @@ def test_many_keys_stay_in_order_while_they_come_and_go() -> None:
         if number % 500 == 0:
             low = choose.randrange(8_000).to_bytes(2)
             high = choose.randrange(8_000).to_bytes(2)
-            expected = sorted(each for each in model if low <= each < high)
-            assert [each for each, _ in cells.range(low, high)] == expected
-    assert [each for each, _ in cells.range(None, None)] == sorted(model)
+            expected = sorted(key for key in model if low <= key < high)
+            assert [key for key, _ in cells.range(low, high)] == expected
+    assert [key for key, _ in cells.range(None, None)] == sorted(model)
 
 
-def test_key_value_stores_have_both_ends_of_a_range_in_it() -> None:
+def test_ranges_of_key_value_stores_include_both_ends() -> None:
     store = key_value()
     store.put_all([("b", "2"), ("a", "1"), ("c", "3"), ("ba", "2a")])
     assert list(store.range("a", "b")) == [("a", "1"), ("b", "2")]
@@ -105,7 +105,7 @@ def test_a_store_may_be_changed_while_it_is_read() -> None:
     assert all(value == "y" for _, value in store.all())
 
 
-def test_window_stores_tell_keys_apart_that_begin_alike() -> None:
+def test_window_stores_distinguish_keys_with_a_common_prefix() -> None:
     store = windows()
     for key in ("a", "ab", "a\x00", "b"):
         store.put(key, f"{key}5", 5)
@@ -115,8 +115,8 @@ def test_window_stores_tell_keys_apart_that_begin_alike() -> None:
     assert list(store.fetch("a", reverse=True)) == [(7, "a7"), (5, "a5")]
     assert store.get("ab", 7) == "ab7"
     assert store.get("ab", 6) is None
-    assert {each.key for each, _ in store.fetch_range("a", "ab")} == {"a", "a\x00", "ab"}
-    found = [each for each, _ in store.fetch_range("b", None, 7, 9)]
+    assert {windowed.key for windowed, _ in store.fetch_range("a", "ab")} == {"a", "a\x00", "ab"}
+    found = [windowed for windowed, _ in store.fetch_range("b", None, 7, 9)]
     assert found == [Windowed("b", Window(7, 17))]
     assert len(list(store.all())) == 8
     store.put("b", None, 7)
@@ -131,7 +131,7 @@ def test_window_stores_may_keep_duplicates() -> None:
     assert list(store.fetch("a", 5, 5)) == [(5, "1"), (5, "2")]
 
 
-def test_windows_behind_the_retention_are_gone_and_not_taken() -> None:
+def test_expired_windows_are_neither_returned_nor_accepted() -> None:
     cells = DictCells()
     store = windows(cells)
     store.put("a", "old", 100)
@@ -144,7 +144,7 @@ def test_windows_behind_the_retention_are_gone_and_not_taken() -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_old_segments_leave_the_cells_even_behind_a_restart(restarted: bool) -> None:
+def test_old_segments_are_removed_even_after_a_restart(restarted: bool) -> None:
     cells = DictCells()
     store = windows(cells)
     for start in range(0, 300_000, 1_000):
@@ -158,7 +158,7 @@ def test_old_segments_leave_the_cells_even_behind_a_restart(restarted: bool) -> 
     assert cells.size() <= 61  # what lies in the same segment as the retention's end stays
 
 
-def test_session_stores_find_what_overlaps() -> None:
+def test_session_stores_find_overlapping_sessions() -> None:
     store = sessions()
     for start, end in ((0, 5), (10, 20), (30, 30)):
         store.put(Windowed("a", Window(start, end)), f"{start}-{end}")
@@ -198,5 +198,5 @@ def test_windowed_stores_need_their_settings() -> None:
 @pytest.mark.parametrize(
     ("prefix", "end"), [(b"a", b"b"), (b"a\xff", b"b"), (b"\xff", None), (b"", None)]
 )
-def test_what_lies_behind_a_prefix(prefix: bytes, end: bytes | None) -> None:
+def test_stores_scan_by_prefix(prefix: bytes, end: bytes | None) -> None:
     assert after(prefix) == end

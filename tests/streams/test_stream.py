@@ -1,4 +1,4 @@
-"""The operations of streams that keep nothing, as Kafka's KStream documents them."""
+"""The stateless operations of streams, as Kafka's KStream documents them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from streams_kit import outcome, strings
 
 from ottla.streams import (
-    Context,
     Json,
+    KStream,
     Long,
     Processor,
+    ProcessorContext,
     Record,
-    Stream,
     String,
     Topology,
     TopologyError,
@@ -39,7 +39,7 @@ def test_map_gives_new_keys_and_values() -> None:
 
 def test_map_values_takes_the_value_or_key_and_value() -> None:
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     stream.map_values(lambda value: value * 2).map_values(lambda key, value: key + value).to("out")
     assert outcome(topology, AB) == [("a", "a11"), ("b", "b22"), ("a", "a33")]
 
@@ -52,7 +52,7 @@ def test_builtins_are_called_with_the_value() -> None:
 
 def test_flat_map_and_flat_map_values_make_any_number_of_records() -> None:
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     stream.flat_map(lambda key, value: [(key, value)] * int(value)).flat_map_values(
         lambda value: [value, value + "!"] if value == "2" else []
     ).to("out")
@@ -70,10 +70,10 @@ def test_select_key_keeps_values_time_and_headers() -> None:
         assert driver.produced_record_headers("out") == [(("h", b"x"),)]
 
 
-def test_peek_hands_on_and_foreach_ends() -> None:
+def test_peek_forwards_and_foreach_ends_the_stream() -> None:
     seen: list[Any] = []
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     stream.peek(lambda key, value: seen.append((key, value))).foreach(seen.append)
     with TopologyTestDriver(topology) as driver:
         driver.create_input_topic("in", String(), String()).pipe_input("a", "1")
@@ -82,7 +82,7 @@ def test_peek_hands_on_and_foreach_ends() -> None:
 
 def test_print_writes_as_kafka_prints(capsys: pytest.CaptureFixture[str]) -> None:
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     stream.print()
     stream.print("label")
     with TopologyTestDriver(topology) as driver:
@@ -92,8 +92,8 @@ def test_print_writes_as_kafka_prints(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_merge_gives_the_records_of_both() -> None:
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
-    other: Stream[str, str] = topology.stream("more")
+    stream: KStream[str, str] = topology.stream("in")
+    other: KStream[str, str] = topology.stream("more")
     stream.merge(other).to("out")
     with TopologyTestDriver(topology) as driver:
         driver.create_input_topic("more", String(), String()).pipe_input("m", "1")
@@ -104,7 +104,7 @@ def test_merge_gives_the_records_of_both() -> None:
 
 def test_a_record_goes_to_the_first_branch_that_takes_it() -> None:
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     branches = (
         stream.split(name="by-")
         .branch(lambda value: value == "1", name="one")
@@ -127,12 +127,12 @@ def test_a_record_goes_to_the_first_branch_that_takes_it() -> None:
 
 def test_branches_are_numbered_as_in_kafka_and_the_default_one_is_0() -> None:
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     branches = stream.split().branch(lambda v: v == "1").branch(lambda v: v == "2").default_branch()
     name = "KSTREAM-BRANCH-0000000001"
     assert list(branches) == [f"{name}1", f"{name}2", f"{name}0"]
     dropped = strings()
-    other: Stream[str, str] = dropped.stream("in")
+    other: KStream[str, str] = dropped.stream("in")
     (only,) = other.split().branch(lambda v: v == "1").no_default_branch().values()
     only.to("out")
     assert outcome(dropped, AB) == [("a", "1")]
@@ -140,7 +140,7 @@ def test_branches_are_numbered_as_in_kafka_and_the_default_one_is_0() -> None:
 
 def test_records_reach_children_in_the_order_in_which_these_were_added() -> None:
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     stream.to("out")
     stream.map_values(str.upper).to("out")
     stream.map_values(lambda v: v + v).to("out")
@@ -166,7 +166,7 @@ def test_repartition_drops_null_keys_and_goes_through_a_topic_of_the_application
         assert driver.produced_topic_names == {"app-mine-repartition", "out"}
 
 
-def test_a_topic_that_is_written_and_read_goes_round() -> None:
+def test_a_topic_may_be_written_and_read() -> None:
     topology = strings()
     topology.stream("in").map_values(lambda v: v + "1").to("between")
     topology.stream("between").map_values(lambda v: v + "2").to("out")
@@ -199,7 +199,7 @@ def test_two_streams_of_one_topic_share_a_source() -> None:
     assert topology.describe().count("Source:") == 1
 
 
-def test_an_extractor_says_what_time_it_was() -> None:
+def test_an_extractor_sets_the_timestamp() -> None:
     topology = Topology(key=String(), value=Json())
     topology.stream("in", timestamp=lambda record: record.value["at"]).to("out")
     with TopologyTestDriver(topology) as driver:
@@ -207,7 +207,7 @@ def test_an_extractor_says_what_time_it_was() -> None:
         source.pipe_input("a", {"at": 17}, timestamp=5)
         source.pipe_input("a", {"at": -1}, timestamp=6)  # dropped, as in Kafka
         sink = driver.create_output_topic("out", String(), Json())
-        assert [each.timestamp for each in sink.read_records_to_list()] == [17]
+        assert [record.timestamp for record in sink.read_records_to_list()] == [17]
 
 
 class Shout(Processor[str, str]):
@@ -242,7 +242,7 @@ def test_process_may_change_everything() -> None:
 
 
 class ToChild(Processor[str, str]):
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         assert context.task_id == "0_0"
         assert context.application_id == "test"
@@ -286,20 +286,20 @@ def test_the_processor_api_alone_with_a_choice_of_child() -> None:
         (lambda t: t.table("in"), "Topic in has already been registered by another"),
     ],
 )
-def test_what_cannot_be_is_refused_in_kafkas_words(wrong: Any, words: str) -> None:
+def test_impossible_topologies_are_refused_in_kafkas_words(wrong: Any, words: str) -> None:
     topology = strings().add_source("source", "in")
     with pytest.raises(TopologyError, match=words):
         wrong(topology)
 
 
-def test_a_sink_without_serde_is_refused_and_the_remedy_is_named() -> None:
+def test_a_sink_without_a_serde_is_refused_with_a_remedy() -> None:
     topology = Topology()
     numbers = topology.stream("in", key=String(), value=String()).map_values(len)
     with pytest.raises(
-        TopologyError, match=r"a value becomes bytes in the topic out: .*String\(\)"
+        TopologyError, match=r"no serde for the value in the topic out: .*String\(\)"
     ):
         numbers.to("out")
-    with pytest.raises(TopologyError, match="a key becomes bytes in the store"):
+    with pytest.raises(TopologyError, match="no serde for the key in the store"):
         topology.stream("in", key=String(), value=String()).group_by(len).count()
 
 

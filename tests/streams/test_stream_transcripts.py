@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import pytest
 from stream_topologies import ALL, built, descriptions
-from transcripts import Play, read
+from transcripts import TopologyTranscript, read
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["one task", "a new task for each record"])
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_results_are_those_of_kafka_streams(name: str, restarted: bool) -> None:
-    """With new tasks: all that a node knows lies in the cells of its task."""
-    play = Play(built(name))
+    """With new tasks: all of a node's state is in the cells of its task."""
+    play = TopologyTranscript(built(name))
     for row, answers in read(name):
         assert play.ask(row) == answers, row
         if restarted:
@@ -24,5 +24,5 @@ def test_results_are_those_of_kafka_streams(name: str, restarted: bool) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_names_and_cuts_are_those_of_kafka_streams(name: str) -> None:
+def test_names_and_subtopologies_are_those_of_kafka_streams(name: str) -> None:
     assert built(name).describe().rstrip() == descriptions()[name].rstrip()

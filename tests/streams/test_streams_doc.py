@@ -19,7 +19,7 @@ def pieces() -> list[str]:
 
 def test_the_pages_job_passes_the_pages_test() -> None:
     job = pieces()[0]
-    (test,) = (each for each in pieces() if "TopologyTestDriver" in each)
+    (test,) = (piece for piece in pieces() if "TopologyTestDriver" in piece)
     names: dict[str, Any] = {}
     exec(job, names)
     exec(test, names)
@@ -27,10 +27,10 @@ def test_the_pages_job_passes_the_pages_test() -> None:
 
 
 def test_the_other_pieces_of_topologies_can_be_built() -> None:
-    builds = [each for each in pieces()[1:] if "topology." in each]
-    for each in builds:
+    builds = [piece for piece in pieces()[1:] if "topology." in piece]
+    for build in builds:
         names = {name: getattr(streams, name) for name in streams.__all__ if name != "Application"}
         names["timedelta"] = timedelta
         names["topology"] = Topology(key=String(), value=Json())
-        exec(each, names)
+        exec(build, names)
         assert names["topology"].describe().startswith("Topologies:")

@@ -1,47 +1,47 @@
-"""Where a graph is cut, and where no topic is needed between two pieces."""
+"""Where a graph is cut, and where two sub-topologies need no topic between them."""
 
 from __future__ import annotations
 
 from streams_kit import strings
 
-from ottla.engine.subtopologies import SubTopology, node_groups, subtopologies
-from ottla.streams import Processor, Stream, String, Topology, key_value_store
+from ottla.engine.subtopologies import Subtopology, node_groups, subtopologies
+from ottla.streams import KStream, Processor, String, Topology, key_value_store
 
 
-def stream_in(topology: Topology, topic: str = "in") -> Stream[str, str]:
+def stream_in(topology: Topology, topic: str = "in") -> KStream[str, str]:
     return topology.stream(topic)
 
 
-def pieces_of(topology: Topology) -> list[SubTopology]:
+def pieces_of(topology: Topology) -> list[Subtopology]:
     return subtopologies(topology.graph)
 
 
-def topics_written(piece: SubTopology) -> list[str]:
-    return [each.topic for each in piece.rekeyed]
+def topics_written(piece: Subtopology) -> list[str]:
+    return [edge.topic for edge in piece.rekeyed]
 
 
-def topics_read(piece: SubTopology) -> list[str]:
-    return [each.topic for each in piece.internal_topics]
+def topics_read(piece: Subtopology) -> list[str]:
+    return [internal_topic.topic for internal_topic in piece.internal_topics]
 
 
-def test_nodes_that_share_nothing_run_apart() -> None:
+def test_unconnected_nodes_form_separate_subtopologies() -> None:
     topology = strings()
     stream_in(topology, "one").to("x")
     stream_in(topology, "two").to("y")
     first, second = pieces_of(topology)
-    assert [each.topics for each in first.sources] == [("one",)]
-    assert [each.topics for each in second.sources] == [("two",)]
+    assert [source.topics for source in first.sources] == [("one",)]
+    assert [source.topics for source in second.sources] == [("two",)]
     assert not first.stateful
 
 
-def test_a_merge_joins_what_was_apart() -> None:
+def test_a_merge_joins_subtopologies() -> None:
     topology = strings()
     stream_in(topology, "one").merge(stream_in(topology, "two")).to("x")
     (piece,) = pieces_of(topology)
-    assert [each.topics for each in piece.sources] == [("one",), ("two",)]
+    assert [source.topics for source in piece.sources] == [("one",), ("two",)]
 
 
-def test_a_shared_store_joins_what_was_apart() -> None:
+def test_a_shared_store_joins_subtopologies() -> None:
     topology = strings()
     shared = key_value_store("shared", String(), String())
     stream_in(topology, "one").process(Processor, stores=[shared])
@@ -58,12 +58,12 @@ def test_a_new_key_in_front_of_a_count_is_a_prefix() -> None:
     (piece,) = pieces_of(topology)
     (prefix,) = piece.prefixes
     assert topics_read(piece) == []
-    assert topics_written(prefix) == [each.topic for each in piece.repartitions]
-    assert [each.topics for each in prefix.sources] == [("in",)]
+    assert topics_written(prefix) == [repartition.topic for repartition in piece.repartitions]
+    assert [source.topics for source in prefix.sources] == [("in",)]
     assert not piece.sources
 
 
-def test_behind_a_store_a_new_key_goes_through_a_topic() -> None:
+def test_a_new_key_after_a_store_goes_through_a_topic() -> None:
     topology = strings()
     counts = stream_in(topology).group_by_key().count().to_stream()
     counts.group_by(lambda count: str(count)).count()
@@ -73,7 +73,7 @@ def test_behind_a_store_a_new_key_goes_through_a_topic() -> None:
     assert not second.prefixes
 
 
-def test_a_repartition_that_was_asked_for_is_a_topic() -> None:
+def test_an_explicit_repartition_is_a_topic() -> None:
     topology = strings()
     stream_in(topology).select_key(len).repartition(name="mine").group_by_key().count()
     first, second = pieces_of(topology)
@@ -88,7 +88,7 @@ def test_pure_steps_may_be_a_prefix_of_several_pieces() -> None:
     stream.group_by(lambda v: v).count()
     stream.group_by(lambda v: v[:1]).count()
     copy, first, second = pieces_of(topology)
-    assert [each.number for each in (copy, first, second)] == [0, 1, 2]
+    assert [subtopology.number for subtopology in (copy, first, second)] == [0, 1, 2]
     assert topics_written(copy) == []
     assert [node.name for node in copy.nodes] == ["KSTREAM-MAPVALUES-0000000001"]
     for piece in (first, second):
@@ -97,7 +97,7 @@ def test_pure_steps_may_be_a_prefix_of_several_pieces() -> None:
         assert len(prefix.nodes) == 3  # map, its own key, its own filter
 
 
-def test_what_others_see_is_not_done_twice() -> None:
+def test_visible_effects_are_not_repeated() -> None:
     topology = strings()
     stream = stream_in(topology).peek(print)
     stream.group_by(lambda v: v).count()
@@ -106,14 +106,14 @@ def test_what_others_see_is_not_done_twice() -> None:
     assert topics_written(above) == topics_read(first) + topics_read(second)
 
 
-def test_alone_a_prefix_may_do_what_others_see() -> None:
+def test_a_lone_prefix_may_have_visible_effects() -> None:
     topology = strings()
     stream_in(topology).peek(print).group_by(lambda v: v).count()
     (piece,) = pieces_of(topology)
     assert len(piece.prefixes) == 1
 
 
-def test_a_processor_of_ones_own_may_schedule_and_is_no_prefix() -> None:
+def test_a_custom_processor_may_schedule_and_is_not_a_prefix() -> None:
     topology = strings()
     stream_in(topology).process(Processor).group_by_key().count()
     first, second = pieces_of(topology)

@@ -1,4 +1,4 @@
-"""Updates held back: until their window closes, for a while, or until the buffer is full."""
+"""Suppressed updates: until their window closes, for a time limit, or until the buffer is full."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from streams_kit import strings
 
 from ottla.streams import (
     SHUT_DOWN,
+    KTable,
     Long,
     StreamsError,
     String,
-    Table,
     Topology,
     TopologyError,
     TopologyTestDriver,
@@ -20,10 +20,10 @@ from ottla.streams import (
     until_window_closes,
 )
 
-Told = list[tuple[str, str | None, int]]
+Updates = list[tuple[str, str | None, int]]
 
 
-def held(topology: Topology, changes: Told, *, restart: bool = False) -> Told:
+def held(topology: Topology, changes: Updates, *, restart: bool = False) -> Updates:
     with TopologyTestDriver(topology) as driver:
         topic = driver.create_input_topic("in", String(), String())
         out = driver.create_output_topic("out", String(), String())
@@ -31,34 +31,36 @@ def held(topology: Topology, changes: Told, *, restart: bool = False) -> Told:
             topic.pipe_input(*change)
             if restart:
                 driver.restart()
-        return [(each.key, each.value, each.timestamp) for each in out.read_records_to_list()]
+        return [
+            (record.key, record.value, record.timestamp) for record in out.read_records_to_list()
+        ]
 
 
 def limited(**limits: object) -> Topology:
     topology = strings()
-    table: Table[str, str] = topology.table("in")
+    table: KTable[str, str] = topology.table("in")
     table.suppress(until_time_limit(10, **limits)).to_stream().to("out")  # type: ignore[arg-type]
     return topology
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_the_last_update_goes_on_when_the_first_one_has_waited_long_enough(restart: bool) -> None:
-    changes: Told = [("a", "1", 0), ("b", "1", 5), ("a", "2", 9), ("b", "2", 10), ("c", "1", 15)]
+def test_the_last_update_is_emitted_after_the_first_has_waited(restart: bool) -> None:
+    changes: Updates = [("a", "1", 0), ("b", "1", 5), ("a", "2", 9), ("b", "2", 10), ("c", "1", 15)]
     assert held(limited(), changes, restart=restart) == [("a", "2", 9), ("b", "2", 10)]
 
 
-def test_a_deletion_goes_on_too_even_of_what_nobody_has_seen() -> None:
-    changes: Told = [("a", "1", 0), ("a", None, 5), ("z", "", 30)]
+def test_a_deletion_is_emitted_even_for_unseen_keys() -> None:
+    changes: Updates = [("a", "1", 0), ("a", None, 5), ("z", "", 30)]
     assert held(limited(), changes) == [("a", None, 5)]
 
 
-def test_a_full_buffer_lets_the_oldest_go() -> None:
-    changes: Told = [("b", "1", 3), ("a", "1", 1), ("c", "1", 4), ("d", "1", 4)]
+def test_a_full_buffer_emits_the_oldest_record() -> None:
+    changes: Updates = [("b", "1", 3), ("a", "1", 1), ("c", "1", 4), ("d", "1", 4)]
     assert held(limited(max_records=2), changes) == [("a", "1", 1), ("b", "1", 3)]
 
 
-def test_bytes_are_counted_with_keys_values_and_what_a_record_costs() -> None:
-    changes: Told = [("a", "x" * 100, 1), ("b", "y", 2)]
+def test_buffered_bytes_include_keys_values_and_overhead() -> None:
+    changes: Updates = [("a", "x" * 100, 1), ("b", "y", 2)]
     assert held(limited(max_bytes=200), changes) == []
     assert held(limited(max_bytes=150), changes) == [("a", "x" * 100, 1)]
 
@@ -86,21 +88,21 @@ def test_a_filtered_windowed_table_still_knows_when_its_windows_close() -> None:
     counts = topology.stream("in").group_by_key().windowed_by(tumbling(10, grace=2)).count()
     several = counts.filter(lambda count: count > 1).suppress(until_window_closes())
     several.to_stream().map(lambda key, count: (key.key, str(count))).to("out")
-    changes: Told = [("a", "", 1), ("a", "", 2), ("b", "", 3), ("z", "", 12)]
+    changes: Updates = [("a", "", 1), ("a", "", 2), ("b", "", 3), ("z", "", 12)]
     assert held(topology, changes) == []  # z is filtered out: behind the filter it is still 2
     assert held(topology, [*changes, ("z", "", 13)]) == [("a", "2", 2)]
 
 
-def test_a_session_that_became_part_of_another_is_never_told() -> None:
+def test_a_merged_session_is_never_emitted() -> None:
     topology = strings()
     windowed = topology.stream("in").group_by_key().windowed_by(session(5))
     final = windowed.count().suppress(until_window_closes())
     final.to_stream().map(lambda key, count: (f"{key.key}{list(key.window)}", str(count))).to("out")
-    changes: Told = [("a", "", 0), ("a", "", 4), ("z", "", 9), ("z", "", 10)]
+    changes: Updates = [("a", "", 0), ("a", "", 4), ("z", "", 9), ("z", "", 10)]
     assert held(topology, changes) == [("a[0, 4]", "2", 4)]
 
 
-def test_below_a_suppression_old_values_are_those_that_were_told() -> None:
+def test_old_values_after_a_suppression_are_those_emitted() -> None:
     """Kafka subtracts "2" here, which it never added: the old value of the last update."""
     topology = strings()
     table = topology.table("in").suppress(until_time_limit(5))
@@ -112,11 +114,17 @@ def test_below_a_suppression_old_values_are_those_that_were_told() -> None:
         value=String(),
     )
     sums.to_stream().to("out")
-    changes: Told = [("a", "1", 0), ("z", "9", 10), ("a", "2", 20), ("a", "3", 21), ("y", "9", 30)]
+    changes: Updates = [
+        ("a", "1", 0),
+        ("z", "9", 10),
+        ("a", "2", 20),
+        ("a", "3", 21),
+        ("y", "9", 30),
+    ]
     assert held(topology, changes)[-1] == ("all", "+1+9-1+3", 21)
 
 
-def test_what_is_held_back_is_not_seen_by_a_join() -> None:
+def test_a_join_does_not_see_suppressed_records() -> None:
     topology = strings()
     table = topology.table("in").suppress(until_time_limit(5))
     topology.stream("look").join(table, lambda mine, held: f"{mine}+{held}").to("out")

@@ -8,15 +8,15 @@ import pytest
 from streams_kit import Pairs, outcome, strings
 
 from ottla.streams import (
-    Context,
-    GroupedTable,
+    KGroupedTable,
+    KStream,
+    KTable,
     Long,
     Pickle,
+    ProcessorContext,
     StoreKind,
     StoreSpec,
-    Stream,
     String,
-    Table,
     Topology,
     TopologyTestDriver,
     ValueAndTimestamp,
@@ -26,24 +26,24 @@ from ottla.streams import (
 CHANGES: Pairs = [("a", "x1"), ("b", "y1"), ("a", "y2"), ("b", None), ("c", None)]
 
 
-def table_in(topology: Topology, **more: Any) -> Table[str, str]:
+def table_in(topology: Topology, **more: Any) -> KTable[str, str]:
     return topology.table("in", **more)
 
 
-def test_a_table_tells_its_changes_and_skips_null_keys() -> None:
+def test_a_table_forwards_its_changes_and_skips_null_keys() -> None:
     topology = strings()
     table_in(topology).to_stream().to("out")
     assert outcome(topology, [*CHANGES, (None, "x")]) == CHANGES
 
 
-def test_a_table_with_a_store_says_nothing_of_what_was_not_there_at_a_commit() -> None:
+def test_a_table_with_a_store_is_silent_about_keys_that_came_and_went_between_commits() -> None:
     topology = strings()
     table_in(topology, store="kept").to_stream().to("out")
     assert outcome(topology, CHANGES) == CHANGES[:-1]
     assert outcome(topology, CHANGES, caching=False) == CHANGES
 
 
-def test_filter_without_store_deletes_what_it_can_not_know_of() -> None:
+def test_filter_without_a_store_also_deletes_unknown_keys() -> None:
     topology = strings()
     table_in(topology).filter(lambda value: value.startswith("x")).to_stream().to("out")
     assert outcome(topology, CHANGES) == [
@@ -55,14 +55,14 @@ def test_filter_without_store_deletes_what_it_can_not_know_of() -> None:
     ]
 
 
-def test_filter_of_a_table_with_store_deletes_only_what_was_there() -> None:
+def test_filter_with_a_store_deletes_only_known_keys() -> None:
     topology = strings()
     kept = table_in(topology, store="kept").filter(lambda key, value: value.startswith("x"))
     kept.to_stream().to("out")
     assert outcome(topology, CHANGES) == [("a", "x1"), ("a", None)]
 
 
-def test_filter_not_with_a_store_of_its_own_can_be_asked() -> None:
+def test_filter_not_with_a_store_can_be_queried() -> None:
     topology = strings()
     table_in(topology).filter_not(lambda value: value.startswith("x"), store="others")
     with TopologyTestDriver(topology) as driver:
@@ -78,7 +78,7 @@ def test_map_values_maps_values_and_leaves_deletions() -> None:
     assert outcome(topology, CHANGES)[:4] == [("a", "ax1"), ("b", "by1"), ("a", "ay2"), ("b", None)]
 
 
-def test_a_table_can_be_asked_with_and_without_timestamps() -> None:
+def test_a_table_can_be_queried_with_and_without_timestamps() -> None:
     topology = strings()
     table_in(topology, store="kept")
     with TopologyTestDriver(topology) as driver:
@@ -90,10 +90,10 @@ def test_a_table_can_be_asked_with_and_without_timestamps() -> None:
         assert timestamped.get("a") == ValueAndTimestamp("0", 3)
 
 
-class Numbered(ValueTransformer):
-    """Counts the changes of each key in a store of its own."""
+class ChangeCounter(ValueTransformer):
+    """Counts the changes of each key in a store."""
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.seen = context.store("seen")
 
@@ -108,10 +108,10 @@ class Forwards(ValueTransformer):
         self.context.forward(None)  # type: ignore[arg-type]
 
 
-def test_transform_values_has_stores_but_can_not_forward() -> None:
+def test_transform_values_has_stores_but_cannot_forward() -> None:
     topology = strings()
     topology.add_store(StoreSpec("seen", StoreKind.KEY_VALUE, String(), Long()))
-    table = table_in(topology).transform_values(Numbered, stores=["seen"], store="numbered")
+    table = table_in(topology).transform_values(ChangeCounter, stores=["seen"], store="numbered")
     table.to_stream().to("out", value=String())
     assert outcome(topology, CHANGES[:3]) == [("a", "x1#1"), ("b", "y1#1"), ("a", "y2#2")]
     wrong = strings()
@@ -121,7 +121,7 @@ def test_transform_values_has_stores_but_can_not_forward() -> None:
     assert "return the value instead" in str(error.value.__cause__)
 
 
-def by_first_letter(topology: Topology) -> GroupedTable[str, str]:
+def by_first_letter(topology: Topology) -> KGroupedTable[str, str]:
     return table_in(topology).group_by(lambda value: (value[0], value))
 
 
@@ -152,21 +152,21 @@ def test_grouped_tables_reduce_and_aggregate_with_adder_and_subtractor() -> None
     by_first_letter(topology).aggregate(
         list,
         lambda k, v, a: [*a, v],
-        lambda k, v, a: [each for each in a if each != v],
+        lambda k, v, a: [value for value in a if value != v],
         value=Pickle(),
     ).to_stream().map_values(",".join).to("out")
     assert outcome(topology, CHANGES)[-2:] == [("y", "y1,y2"), ("y", "y2")]
 
 
 def test_an_aggregate_may_change_its_value_in_place() -> None:
-    """What it was before must still be told to the group that it leaves."""
+    """The old value must still be subtracted from the group that it leaves."""
     topology = Topology(key=String())
 
     def append(key: str, value: str, aggregate: list[str]) -> list[str]:
         aggregate.append(value)
         return aggregate
 
-    stream: Stream[str, str] = topology.stream("in", value=String())
+    stream: KStream[str, str] = topology.stream("in", value=String())
     by_size = stream.group_by_key().aggregate(list, append)
     by_size.group_by(
         lambda key, value: (str(len(value)), key), value=String()
@@ -178,24 +178,24 @@ def test_an_aggregate_may_change_its_value_in_place() -> None:
         ]
 
 
-def test_a_stream_becomes_a_table_where_its_keys_lie() -> None:
+def test_a_rekeyed_stream_is_repartitioned_before_to_table() -> None:
     topology = strings()
-    stream: Stream[str, str] = topology.stream("in")
+    stream: KStream[str, str] = topology.stream("in")
     stream.select_key(lambda key, value: f"{key}{key}").to_table(store="kept")
     with TopologyTestDriver(topology) as driver:
         driver.create_input_topic("in", String(), String()).pipe_key_value_list(CHANGES)
         assert list(driver.get_key_value_store("kept").all()) == [("aa", "y2")]
 
 
-def test_stores_are_of_the_kind_that_is_asked_for() -> None:
+def test_stores_have_the_requested_kind() -> None:
     topology = strings()
     table_in(topology, store="kept")
     with TopologyTestDriver(topology) as driver:
-        with pytest.raises(KeyError, match="no store is called lost"):
+        with pytest.raises(KeyError, match="there is no store lost"):
             driver.get_key_value_store("lost")
-        with pytest.raises(AssertionError, match="kept is no window store"):
+        with pytest.raises(AssertionError, match="kept is not a window store"):
             driver.get_window_store("kept")
-        with pytest.raises(NotImplementedError, match="only reads"):
+        with pytest.raises(NotImplementedError, match="read-only"):
             driver.get_key_value_store("kept").put("a", "b")
 
 

@@ -1,4 +1,4 @@
-"""Tasks, built by hand from nodes: what every operation of the DSL stands on."""
+"""Tasks built by hand from nodes, the basis of every DSL operation."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from ottla.client.serde import Long, String
 from ottla.engine.cells import DictCells
-from ottla.engine.graph import Graph, ProcessorNode, Sink, Source
-from ottla.engine.processors import Context, Processor, PunctuationType
-from ottla.engine.records import Input, Output, Record
+from ottla.engine.graph import Graph, ProcessorNode, SinkNode, SourceNode
+from ottla.engine.processors import Processor, ProcessorContext, PunctuationType
+from ottla.engine.records import InputRow, OutputRow, Record
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.subtopologies import subtopologies
-from ottla.engine.task import Task, in_order
+from ottla.engine.task import StreamTask, in_record_order
 
 
 class Hand:
@@ -24,7 +24,7 @@ class Hand:
 
 
 class Totals(Processor[str, int]):
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.totals = context.store("totals")
         context.schedule(10, PunctuationType.STREAM_TIME, self.tick)
@@ -42,10 +42,10 @@ class Totals(Processor[str, int]):
 
 def totals() -> Graph:
     graph = Graph()
-    graph.add(Source("in", ("numbers",), String(), Long()))
+    graph.add(SourceNode("in", ("numbers",), String(), Long()))
     graph.add_store(StoreSpec("totals", StoreKind.KEY_VALUE, String(), Long()))
     graph.add(ProcessorNode("add", Totals, ["in"], ["totals"], custom=True))
-    graph.add(Sink("out", "sums", String(), Long(), ["add"]))
+    graph.add(SinkNode("out", "sums", String(), Long(), ["add"]))
     return graph
 
 
@@ -59,28 +59,30 @@ class Memory:
         return self.cells.setdefault(name, DictCells())
 
 
-def row(key: str, value: int, timestamp: int, offset: int = 0, **more: Any) -> Input:
-    return Input("numbers", 0, offset, timestamp, key.encode(), Long().serialize("", value), **more)
+def row(key: str, value: int, timestamp: int, offset: int = 0, **more: Any) -> InputRow:
+    return InputRow(
+        "numbers", 0, offset, timestamp, key.encode(), Long().serialize("", value), **more
+    )
 
 
-def plain(rows: list[Output]) -> list[tuple[str, int | None, int]]:
+def plain(rows: list[OutputRow]) -> list[tuple[str, int | None, int]]:
     return [
-        ((each.key or b"").decode(), Long().deserialize("", each.value), each.timestamp)
-        for each in rows
+        ((row.key or b"").decode(), Long().deserialize("", row.value), row.timestamp)
+        for row in rows
     ]
 
 
 def test_a_task_keeps_its_stores_stream_time_and_schedules_in_cells() -> None:
     (piece,) = subtopologies(totals())
     memory = Memory()
-    task = Task(piece, 0, memory.open, Hand())
+    task = StreamTask(piece, 0, memory.open, Hand())
     assert plain(task.process([row("a", 1, 5), row("a", 2, 6)])) == [
         ("a", 1, 5),
         ("a@5", 1, 5),  # the first record is the first time
         ("a", 3, 6),
     ]
     assert task.commit() == []
-    again = Task(piece, 0, memory.open, Hand())
+    again = StreamTask(piece, 0, memory.open, Hand())
     assert again.stream_time == 6
     assert again.numbers == {"records": 2}
     assert plain(again.process([row("b", 1, 9)])) == [("b", 1, 9)]
@@ -95,25 +97,25 @@ def test_a_task_keeps_its_stores_stream_time_and_schedules_in_cells() -> None:
 def test_an_extractor_decides_about_the_order_between_partitions() -> None:
     graph = Graph()
     graph.add(
-        Source("in", ("numbers",), String(), Long(), extractor=lambda record, _: record.value)
+        SourceNode("in", ("numbers",), String(), Long(), extractor=lambda record, _: record.value)
     )
-    graph.add(Sink("out", "sums", String(), Long(), ["in"]))
+    graph.add(SinkNode("out", "sums", String(), Long(), ["in"]))
     (piece,) = subtopologies(graph)
-    task = Task(piece, 0, Memory().open, Hand())
+    task = StreamTask(piece, 0, Memory().open, Hand())
     late, soon = row("late", 50, 1), row("soon", 20, 2)._replace(partition=1)
     broken = row("broken", 30, 30)._replace(partition=2, value=b"x")
     ordered = task.in_order([late, soon, broken])
-    assert [each.key for each in ordered] == [b"soon", b"broken", b"late"]
+    assert [row.key for row in ordered] == [b"soon", b"broken", b"late"]
 
 
 def test_rows_go_by_offset_in_a_partition_and_by_time_between_partitions() -> None:
     rows = [
-        Input("b", 0, 7, 40, b"4", None),
-        Input("a", 0, 1, 50, b"1", None),
-        Input("a", 0, 2, 10, b"2", None),
-        Input("b", 0, 6, 20, b"3", None),
-        Input("c", 0, 9, 5, b"6", None, turn=1),
-        Input("c", 0, 9, 5, b"5", None, turn=0),
+        InputRow("b", 0, 7, 40, b"4", None),
+        InputRow("a", 0, 1, 50, b"1", None),
+        InputRow("a", 0, 2, 10, b"2", None),
+        InputRow("b", 0, 6, 20, b"3", None),
+        InputRow("c", 0, 9, 5, b"6", None, turn=1),
+        InputRow("c", 0, 9, 5, b"5", None, turn=0),
     ]
-    keys = [each.key for each in in_order(rows)]
+    keys = [row.key for row in in_record_order(rows)]
     assert keys == [b"5", b"6", b"3", b"4", b"1", b"2"]

@@ -39,7 +39,7 @@ def appended(key: str, value: str, aggregate: str) -> str:
 
 
 def last_values(topology: Topology, inputs: dict[str, Records], order: list[str]) -> dict[Any, Any]:
-    """What every key of `out` is in the end; `order` says which topic is next."""
+    """The final value of every key of `out`; `order` is the sequence of topics."""
     found: dict[Any, Any] = {}
     with TopologyTestDriver(topology) as driver:
         topics = {name: driver.create_input_topic(name, String(), String()) for name in inputs}
@@ -73,7 +73,7 @@ def model(windows: dict[Windowed[str], list[str]]) -> dict[str, str]:
 
 @given(records=RECORDS)
 @FEW
-def test_hopping_windows_hold_what_lies_in_them(records: Records) -> None:
+def test_hopping_windows_hold_the_records_of_their_span(records: Records) -> None:
     expected = defaultdict(list)
     for key, value, at in records:
         for start in range(0, at + 1, 4):
@@ -99,7 +99,7 @@ def test_sessions_are_the_same_in_any_order_of_records(records: Records) -> None
 
 @given(records=st.lists(st.tuples(KEYS, VALUES, st.integers(10, 60)), max_size=25))
 @FEW
-def test_sliding_windows_are_all_sets_of_records_that_are_near(records: Records) -> None:
+def test_sliding_windows_are_all_sets_of_nearby_records(records: Records) -> None:
     """Each record's left window, and its right one if a record lies in it; in any order."""
     expected: dict[Windowed[str], list[str]] = {}
     for key in "ab":
@@ -129,11 +129,11 @@ def pairs_of(left: Records, right: Records, kind: str) -> list[tuple[str, str, i
 @given(events=st.lists(st.tuples(st.sampled_from(["left", "right"]), RECORD), max_size=30))
 @FEW
 @pytest.mark.parametrize("kind", ["join", "left_join", "outer_join"])
-def test_a_join_of_streams_gives_each_pair_once_and_lonely_ones_when_time_is_over(
+def test_a_stream_join_emits_each_pair_once_and_unmatched_records_late(
     kind: str, events: list[tuple[str, tuple[str, str, int]]]
 ) -> None:
     if kind != "join":
-        # Kafka tells of a late record at once if it finds no partner: one may still come then.
+        # Kafka emits a late record without a partner at once, although one may still arrive.
         events = sorted(events, key=lambda event: event[1][2])
     topology = strings()
     one, two = topology.stream("left"), topology.stream("right")
@@ -147,7 +147,9 @@ def test_a_join_of_streams_gives_each_pair_once_and_lonely_ones_when_time_is_ove
             topics[name].pipe_input(*record)
         topics["left"].pipe_input("end", "", 10_000)
         out = driver.create_output_topic("out", String(), String())
-        found = [(each.key, each.value, each.timestamp) for each in out.read_records_to_list()]
+        found = [
+            (record.key, record.value, record.timestamp) for record in out.read_records_to_list()
+        ]
     left, right = ([r for side, r in events if side == name] for name in ("left", "right"))
     assert sorted(found) == pairs_of(left, right, kind)
 
@@ -165,7 +167,7 @@ def table_of(records: Any) -> dict[str, str]:
 
 @given(left=CHANGES, right=CHANGES, data=st.data())
 @FEW
-def test_joined_tables_end_as_the_join_of_their_last_values(
+def test_joined_tables_equal_the_join_of_their_last_values(
     left: Records, right: Records, data: st.DataObject
 ) -> None:
     kind = data.draw(st.sampled_from(["join", "left_join", "outer_join"]))

@@ -1,4 +1,4 @@
-"""Windows: what they are, what they refuse, and how a windowed table is asked."""
+"""Windows: their bounds, their errors, and queries of windowed tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def played(topology: Topology, records: list[tuple[str, str, int]], **driver: An
         for record in records:
             topic.pipe_input(*record)
         out = test.create_output_topic("out", TimeWindowed(String(), 10), Long())
-        return [(each.key, each.value, each.timestamp) for each in out.read_records_to_list()]
+        return [
+            (record.key, record.value, record.timestamp) for record in out.read_records_to_list()
+        ]
 
 
 def counted(windows: Any, **options: Any) -> Topology:
@@ -50,7 +52,7 @@ def counted(windows: Any, **options: Any) -> Topology:
     return topology
 
 
-def test_a_span_is_told_in_words_in_milliseconds_or_as_a_timedelta() -> None:
+def test_a_span_is_units_milliseconds_or_a_timedelta() -> None:
     assert tumbling(minutes=1) == tumbling(60_000) == tumbling(timedelta(minutes=1))
     assert hopping(hours=1, advance=timedelta(minutes=5)).advance_ms == 300_000
     assert sliding(seconds=1.5, grace=10) == SlidingWindows(1500, 10)
@@ -73,7 +75,7 @@ def test_a_span_is_told_in_words_in_milliseconds_or_as_a_timedelta() -> None:
         (lambda: unlimited(start=-1), "start time"),
     ],
 )
-def test_windows_that_cannot_be_are_refused_in_kafkas_words(make: Any, words: str) -> None:
+def test_impossible_windows_are_refused_in_kafkas_words(make: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         make()
 
@@ -83,7 +85,7 @@ def test_windows_that_cannot_be_are_refused_in_kafkas_words(make: Any, words: st
     advance=st.integers(1, 50),
     timestamp=st.integers(0, 500),
 )
-def test_a_moment_lies_in_all_windows_that_hold_it(size: int, advance: int, timestamp: int) -> None:
+def test_a_time_is_in_every_window_that_covers_it(size: int, advance: int, timestamp: int) -> None:
     if advance > size:
         return
     found = hopping(size, advance=advance).windows_for(timestamp)
@@ -102,7 +104,7 @@ def test_a_late_record_counts_until_the_grace_is_over() -> None:
     ]
 
 
-def test_time_is_that_of_the_node_not_of_the_task() -> None:
+def test_stream_time_is_kept_per_node() -> None:
     topology = strings()
     kept = topology.stream("in").filter(lambda value: value != "skip")
     kept.group_by_key().windowed_by(tumbling(10)).count().to_stream().to("out", value=Long())
@@ -110,12 +112,12 @@ def test_time_is_that_of_the_node_not_of_the_task() -> None:
     assert [value for _, value, _ in played(topology, records)] == [1, 2]
 
 
-def test_every_window_is_told_once_when_only_final_results_are_wanted() -> None:
+def test_on_window_close_emits_every_window_once() -> None:
     topology = strings()
     windowed = topology.stream("in").group_by_key().windowed_by(tumbling(10))
     final = windowed.emit(EmitStrategy.ON_WINDOW_CLOSE).count()
     final.to_stream().to("out", value=Long())
-    # Kafka's store forgets [0, 10) with the leap to 1000, before it was told of.
+    # Kafka's store drops [0, 10) with the leap to 1000, before it was emitted.
     records = [("b", "", 2), ("a", "", 1), ("a", "", 9), ("a", "", 1000), ("a", "", 1)]
     assert played(topology, records) == [
         (Windowed("a", Window(0, 10)), 2, 9),
@@ -136,7 +138,7 @@ def test_a_retention_shorter_than_the_windows_is_refused() -> None:
         counted(sliding(10), store="counts", retention=19)
 
 
-def test_sessions_need_a_merger_and_only_they() -> None:
+def test_only_sessions_need_a_merger() -> None:
     grouped = strings().stream("in").group_by_key()
     with pytest.raises(TypeError, match="merger"):
         grouped.windowed_by(session(5)).aggregate(list, lambda key, value, all: [*all, value])
@@ -146,19 +148,19 @@ def test_sessions_need_a_merger_and_only_they() -> None:
         )
 
 
-def test_a_named_store_is_asked_by_key_and_time() -> None:
+def test_a_named_store_is_queried_by_key_and_time() -> None:
     topology = counted(tumbling(10), store="counts", retention=40, cached=False)
     with TopologyTestDriver(topology) as driver:
         topic = driver.create_input_topic("in", String(), String())
         topic.pipe_key_value_list([("a", ""), ("b", ""), ("a", "")], 5, 10)
         store = driver.get_window_store("counts")
-        assert [(at, each.value) for at, each in store.fetch("a")] == [(0, 1), (20, 1)]
+        assert [(at, value.value) for at, value in store.fetch("a")] == [(0, 1), (20, 1)]
         assert [at for at, _ in store.fetch("a", 1, 20)] == [20]
         topic.pipe_input("z", "", 45)
         assert list(store.fetch("a")) == [(20, (1, 25))]  # 40 behind 40: forgotten
 
 
-def test_a_session_store_is_asked_for_sessions() -> None:
+def test_a_session_store_is_queried_for_sessions() -> None:
     topology = strings()
     windowed = topology.stream("in").group_by_key().windowed_by(session(5))
     windowed.count(store="visits").to_stream().to(

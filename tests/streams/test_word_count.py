@@ -1,4 +1,4 @@
-"""The first program that everybody writes, from its text to its counts."""
+"""Word count, from text to counts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_words_are_counted_and_every_update_is_seen() -> None:
         assert driver.produced_topic_names == {"streams-wordcount-output"}
 
 
-def test_it_is_described_as_kafka_describes_it() -> None:
+def test_the_topology_is_described_as_by_kafka() -> None:
     assert (
         word_count().describe()
         == """Topologies:
@@ -75,15 +75,15 @@ def test_it_is_described_as_kafka_describes_it() -> None:
     )
 
 
-def test_no_topic_lies_between_the_new_key_and_the_count() -> None:
+def test_no_topic_separates_the_new_key_from_the_count() -> None:
     (piece,) = subtopologies(word_count().graph)
     (prefix,) = piece.prefixes
     assert (piece.number, prefix.number) == (1, 0)
     assert not prefix.stateful
     assert piece.internal_topics == []
-    assert [each.topic for each in prefix.rekeyed] == ["counts-store-repartition"]
+    assert [edge.topic for edge in prefix.rekeyed] == ["counts-store-repartition"]
 
 
-def test_a_topology_travels_to_workers() -> None:
+def test_a_topology_can_be_pickled() -> None:
     sent = pickle.loads(cloudpickle.dumps(subtopologies(word_count().graph)))
-    assert [each.number for each in sent] == [1]
+    assert [subtopology.number for subtopology in sent] == [1]

@@ -1,4 +1,4 @@
-"""Transcripts of what Kafka Streams' own TopologyTestDriver says, and how they are replayed.
+"""Transcripts of Kafka Streams' own TopologyTestDriver, and their replay.
 
 A transcript has a line for each record, `TOPIC KEY VALUE TIMESTAMP`, and below it, indented, what
 came out: `KEY VALUE TIMESTAMP`. "~" is null. tests/compat/test_kafka_streams.py writes them.
@@ -19,10 +19,10 @@ Row = tuple[str, str, str, int]
 Turn = tuple[Row, list[str]]
 
 
-class Play:
-    """A topology, asked record by record.
+class TopologyTranscript:
+    """A topology, fed record by record.
 
-    Kafka's side has no caches, if they are not asked for: they hide what happens inside of one
+    Kafka's side has no caches by default, because they hide what happens within one
     record.
     """
 
@@ -37,8 +37,8 @@ class Play:
         topic, key, value, timestamp = row
         self._topics[topic].pipe_input(_read(key), _read(value), timestamp)
         return [
-            f"{_written(each.key)} {_written(each.value)} {each.timestamp}"
-            for each in self._out.read_records_to_list()
+            f"{_written(record.key)} {_written(record.value)} {record.timestamp}"
+            for record in self._out.read_records_to_list()
         ]
 
 
@@ -62,7 +62,7 @@ def write(name: str, turns: list[Turn]) -> None:
 
 
 def rows(name: str, seed: int, count: int) -> Iterator[Row]:
-    """Records that go on in time, with late ones, leaps, deletions and missing keys in between."""
+    """Records with rising times, and late ones, leaps, deletions and missing keys."""
     dice = random.Random(f"{name} {seed}")
     now = dice.choice((0, 0, 30, 100))
     keys = dice.choice(("ab", "abc", "a"))

@@ -61,7 +61,7 @@ def row(*columns: Any) -> dict[str, Any]:
     return {"row": {"columns": list(columns)}}
 
 
-def test_rows_come_in_any_order_unless_theirs_is_asked_for() -> None:
+def test_rows_are_compared_in_any_order_unless_requested() -> None:
     one, two, end = row(1), row(2), {"finalMessage": "Limit Reached"}
     assert not list(query_differences([one, two, end], [two, one, end], is_ordered=False))
     assert list(query_differences([one, two, end], [two, one, end], is_ordered=True))

@@ -1,4 +1,4 @@
-"""Output of each kind, in small, as the programs print it."""
+"""A small sample of each kind of output, as the programs print it."""
 
 from __future__ import annotations
 

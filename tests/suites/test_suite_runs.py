@@ -1,4 +1,4 @@
-"""A suite of three tests, made up here, on a real broker: what the runner does with any suite."""
+"""A suite of three made-up tests on a real broker: what the runner does with any suite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.clusters import Cluster
 from suites.__main__ import is_named
 from suites.catalogue import SUITES
 from suites.outcomes import Outcome, Outcomes
-from suites.security import Secured
+from suites.security import SuiteSecurity
 from suites.sources import STAND_INS, MissingError, version_of
 from suites.suite import Run, Step, Suite
 
@@ -38,7 +38,7 @@ print("failed own")
 
 
 class Here:
-    """Sources that are there, or not."""
+    """Sources that exist, or not."""
 
     def __init__(self, problem: str = "") -> None:
         self.problem = problem
@@ -76,23 +76,23 @@ def test_a_run_starts_a_broker_with_the_settings_and_judges_each_test() -> None:
     said: list[str] = []
     result = runner.run_suite(made_up(), 1, "ottla", checkouts=None, say=said.append)
     assert result.troubles == []
-    assert (result.passed, [it.test for it in result.unknown]) == (2, ["own"])
+    assert (result.passed, [failure.test for failure in result.unknown]) == (2, ["own"])
     assert any("2 passed, 1 failed" in line for line in said)
     log = next(runner.FOLDER.glob("runs/*/brokers/node-1/server.log"))
-    assert "stopped" in log.read_text()
+    assert "Shut down completed" in log.read_text()
     assert not (log.parent / "data").exists()
 
 
 def test_a_run_that_takes_too_long_is_ended_and_says_so() -> None:
     slow = "import time; print('passed one', flush=True); time.sleep(600)"
     result = runner.run_suite(
-        made_up(slow, limit_s=2), 1, "ottla", checkouts=None, say=lambda _: None
+        made_up(slow, limit_s=8), 1, "ottla", checkouts=None, say=lambda _: None
     )
     assert result.passed == 1
-    assert [it for it in result.troubles if "limit" in it]
+    assert [trouble for trouble in result.troubles if "limit" in trouble]
 
 
-def test_sources_that_are_missing_and_ports_that_are_taken_are_said() -> None:
+def test_missing_sources_and_taken_ports_are_reported() -> None:
     missing = made_up(problem="set SUITE_SOURCES")
     result = runner.run_suite(missing, 1, "ottla", checkouts=None, say=lambda _: None)
     assert result.not_run == "set SUITE_SOURCES"
@@ -110,9 +110,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield started.cluster
 
 
-def test_the_stand_in_for_docker_stops_and_starts_a_broker(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_the_docker_substitute_stops_and_starts_a_broker(cluster: Cluster, tmp_path: Path) -> None:
     environment = {
         **os.environ, "SUITE_CONTROL": str(tmp_path / "c"), "SUITE_TOOLS": str(tmp_path),
     }  # fmt: skip
@@ -127,7 +125,7 @@ def test_the_stand_in_for_docker_stops_and_starts_a_broker(
         assert cluster.nodes[1].server is None
         assert docker("compose", "start", "kafka-1").returncode == 0
         assert cluster.nodes[1].server is not None
-        assert "stopped" in docker("compose", "logs", "--since", "x", "kafka-1").stdout
+        assert "Shut down completed" in docker("compose", "logs", "--since", "x", "kafka-1").stdout
         assert docker("compose", "stop", "kafka-7").returncode == 1
         (tmp_path / "bin").mkdir()
         tool = tmp_path / "bin" / "kafka-topics.sh"
@@ -144,7 +142,7 @@ def test_replicas_are_as_many_as_there_are_brokers() -> None:
 
 
 def test_brokers_behind_a_proxy_reach_each_other_directly(tmp_path: Path) -> None:
-    place = brokers.Place(1000, 2000, "127.0.0.1:29091", secured_ports={})
+    place = brokers.BrokerAddress(1000, 2000, "127.0.0.1:29091", secured_ports={})
     lines = brokers.properties(made_up(), 2, 3, place, tmp_path)
     assert lines["listeners"] == "PLAINTEXT://127.0.0.1:1000,INTERNAL://127.0.0.1:2000"
     assert lines["advertised.listeners"] == (
@@ -181,14 +179,14 @@ def test_secured_listeners_know_the_users_of_the_suite() -> None:
             Step([*command, "SCRAM-SHA-512", "al=ice", "a,b=c"], run.folder, read_words),
         ]
 
-    secured = Secured(
+    secured = SuiteSecurity(
         ("SASL_SSL",), users={"bob": "bobbob"}, scram_users=(("al=ice", "SCRAM-SHA-256", "a,b=c"),)
     )
     suite = Suite("made up", Here(), steps, secured=secured)
     result = runner.run_suite(suite, 1, "ottla", checkouts=None, say=lambda _: None)
     assert result.troubles == []
-    # Of SHA-512 it has no password.
-    assert (result.passed, [it.test for it in result.failures]) == (2, ["SCRAM-SHA-512"])
+    # It has no password for SHA-512.
+    assert (result.passed, [failure.test for failure in result.failures]) == (2, ["SCRAM-SHA-512"])
 
 
 def test_a_suite_is_chosen_by_its_whole_name_or_by_the_beginning() -> None:

@@ -7,13 +7,16 @@ import pytest
 from suites.catalogue import SUITES
 from suites.outcomes import Outcome
 from suites.report import BEGIN, END, as_markdown, keep, kept_results, notes, write_docs
-from suites.suite import Known
+from suites.suite import KnownFailure
 from suites.verdicts import RunResult, judge, with_reasons
 
-KNOWN = (Known("warm", "the fridge is not built"), Known("sour", "old milk", frozenset({3})))
+KNOWN = (
+    KnownFailure("warm", "the fridge is not built"),
+    KnownFailure("sour", "old milk", frozenset({3})),
+)
 
 
-def judged(brokers: int = 1, known: tuple[Known, ...] = KNOWN, **verdicts: str) -> RunResult:
+def judged(brokers: int = 1, known: tuple[KnownFailure, ...] = KNOWN, **verdicts: str) -> RunResult:
     outcomes = {
         name: Outcome(verdict, "said" if verdict == "failed" else "")  # type: ignore[arg-type]
         for name, verdict in verdicts.items()
@@ -45,13 +48,13 @@ def test_a_known_failure_that_passes_is_reported() -> None:
     assert judged(warm_beer="passed", warm_wine="failed").gone == []
 
 
-def test_a_failure_that_comes_and_goes_is_no_news_when_it_passes() -> None:
-    known = (Known("warm", "the sun", sometimes=True),)
+def test_a_flaky_failure_may_pass() -> None:
+    known = (KnownFailure("warm", "the sun", sometimes=True),)
     assert judged(known=known, warm="passed").gone == []
     assert judged(known=known, warm="failed").is_good
 
 
-def test_reasons_that_are_found_later_count_for_results_that_are_kept() -> None:
+def test_later_reasons_apply_to_kept_results() -> None:
     result = judged(known=(), warm="failed", spilled="failed")
     later = with_reasons(result, KNOWN)
     assert [failure.test for failure in later.known] == ["warm"]
@@ -72,11 +75,11 @@ def test_the_last_result_of_each_run_is_kept(tmp_path: Path) -> None:
     assert kept_results(path) == [second, cluster]
     keep(path, replace(first, troubles=["a traceback in a/server.log"]))
     kept, _ = kept_results(path)
-    assert [(it.test, it.said) for it in kept.failures] == [("cold", "")]
+    assert [(failure.test, failure.said) for failure in kept.failures] == [("cold", "")]
     assert kept.troubles == []
 
 
-def test_docs_keep_what_is_around_the_table(tmp_path: Path) -> None:
+def test_docs_keep_the_text_around_the_table(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     write_docs(page, [judged(cold="passed", warm="failed", spilled="failed")])
@@ -91,7 +94,7 @@ def test_docs_keep_what_is_around_the_table(tmp_path: Path) -> None:
     assert "spilled" not in page.read_text()
 
 
-def test_docs_say_what_is_left_out_within_their_columns() -> None:
+def test_docs_list_omissions_within_their_columns() -> None:
     text = as_markdown([], SUITES)
     assert "- confluent-kafka-python: `schema_registry`: " in text
     assert [line for line in text.splitlines() if len(line) > 100] == []

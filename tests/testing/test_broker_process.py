@@ -17,8 +17,8 @@ def test_a_broker_that_was_killed_comes_back_with_its_data() -> None:
     with LocalCluster(process=True) as cluster:
         cluster.create_topic("orders")
         producer = cluster.producer(value=str)
-        for each in range(100):
-            producer.send("orders", f"order {each}")
+        for number in range(100):
+            producer.send("orders", f"order {number}")
         producer.flush(PATIENCE_S)
         with cluster.consumer("orders", group="readers", value=str) as consumer:
             before = [record.value for record in consumer.take(60, PATIENCE_S)]
@@ -31,7 +31,7 @@ def test_a_broker_that_was_killed_comes_back_with_its_data() -> None:
         producer.send("orders", "order 100").result(PATIENCE_S)
         with cluster.consumer("orders", group="readers", value=str) as consumer:
             after = [record.value for record in consumer.take(41, PATIENCE_S)]
-    assert before + after == [f"order {each}" for each in range(101)]
+    assert before + after == [f"order {number}" for number in range(101)]
 
 
 def test_a_process_is_restarted_without_being_killed(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_process_is_restarted_without_being_killed(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_stop_waits_for_no_record_that_a_killed_broker_would_have_taken() -> None:
+def test_stop_does_not_wait_for_records_to_a_killed_broker() -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     with LocalCluster(process=True) as cluster:
         producer = cluster.producer(value=str)
@@ -56,13 +56,13 @@ def test_stop_waits_for_no_record_that_a_killed_broker_would_have_taken() -> Non
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
-def test_what_the_broker_said_is_in_the_error() -> None:
+def test_the_brokers_output_is_in_the_error() -> None:
     cluster = LocalCluster(process=True, config={"num.partitions": "many"})
     with pytest.raises(RuntimeError, match=r"did not start: exit code 1(.|\n)*num\.partitions"):
         cluster.start()
 
 
-def test_a_broker_that_does_not_answer_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_waiting_for_a_silent_broker_times_out(tmp_path: Path) -> None:
     properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
     with reserve_port() as elsewhere:
         process = BrokerProcess(properties, elsewhere.getsockname()[1])
@@ -70,7 +70,7 @@ def test_a_broker_that_does_not_answer_is_not_waited_for_for_ever(tmp_path: Path
             process.start(timeout_s=0.1)
 
 
-def test_a_reserved_port_goes_to_the_one_who_knows_of_it() -> None:
+def test_a_reserved_port_goes_to_its_holder() -> None:
     with reserve_port() as reserved, socket.socket() as server, socket.socket() as thief:
         address = reserved.getsockname()
         with pytest.raises(ConnectionRefusedError):

@@ -1,4 +1,4 @@
-"""LocalCluster(brokers=3, process=True): processes, which meet at a real ZooKeeper."""
+"""LocalCluster(brokers=3, process=True): processes that share a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def leaders(cluster: LocalCluster, topic: str, port: int | None = None) -> dict[
     with Admin(servers) as admin:
         found = admin.topics.describe(topic)[topic]
     assert not isinstance(found, Exception)
-    return {each.partition: each.leader for each in found.partitions}
+    return {partition.partition: partition.leader for partition in found.partitions}
 
 
-def test_brokers_of_their_own_are_one_cluster() -> None:
+def test_separate_broker_processes_form_one_cluster() -> None:
     with LocalCluster(brokers=3, process=True) as cluster:
         cluster.create_topic("orders", partitions=6)
         assert set(leaders(cluster, "orders").values()) == {0, 1, 2}
         producer = cluster.producer(value=str)
-        for each in range(60):
-            producer.send("orders", f"{each}", partition=each % 6)
+        for number in range(60):
+            producer.send("orders", f"{number}", partition=number % 6)
         producer.flush(PATIENCE_S)
         consumer = cluster.consumer(value=str)
-        consumer.assign({TopicPartition("orders", each): 0 for each in range(6)})
+        consumer.assign({TopicPartition("orders", number): 0 for number in range(6)})
         values = {record.value for record in consumer.take(60, PATIENCE_S)}
-        assert values == {f"{each}" for each in range(60)}
+        assert values == {f"{number}" for number in range(60)}
         cluster.kill(2)
         cluster.restart(2)  # at once: its old session has not expired
         producer.send("orders", "after", partition=5).result(PATIENCE_S)
@@ -69,7 +69,9 @@ def test_a_broker_that_slept_through_its_session_comes_back_in_a_new_epoch() -> 
         producer = cluster.producer(value=str)
         for partition in range(3):
             producer.send("orders", "again", partition=partition).result(PATIENCE_S)
-        while "leads nothing until it is again" not in cluster.log(2):  # it has just woken up
+        while "leads nothing until it has registered again" not in cluster.log(
+            2
+        ):  # it has just woken up
             assert time.monotonic() < deadline
             time.sleep(0.1)
 
@@ -95,4 +97,4 @@ def test_each_broker_can_have_properties_of_its_own() -> None:
         line = BrokerConnection("127.0.0.1", cluster.port, settings={}, timeout_s=PATIENCE_S)
         answer = line.call(MetadataRequest([]), ApiKey.METADATA, MetadataResponse)
         line.close()
-        assert {each.node_id: each.rack for each in answer.brokers} == racks
+        assert {broker.node_id: broker.rack for broker in answer.brokers} == racks

@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from ottla.client import KafkaError, Producer, ResourceType
-from ottla.cluster.store import StoreError
+from ottla.cluster.store import MetaStoreError
 from ottla.config import ConfigError
 from ottla.errors import ErrorCode
 from ottla.registry.server import RegistryServer
@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 
 
 def produce(servers: str, topic: str, *values: bytes) -> None:
-    """With confluent-kafka alone, as a project would that knows nothing of ottla.client."""
+    """With confluent-kafka alone, as in a project without ottla.client."""
     producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 0})
     for value in values:
         producer.produce(topic, value)
@@ -36,21 +36,21 @@ def consume(servers: str, topic: str, count: int) -> list[bytes | None]:
     )
     consumer.subscribe([topic])
     messages = consumer.consume(count, PATIENCE_S)
-    assert [each.error() for each in messages] == [None] * count
+    assert [message.error() for message in messages] == [None] * count
     consumer.close()
-    return [each.value() for each in messages]
+    return [message.value() for message in messages]
 
 
 # Fixtures
 
 
-def test_a_test_gets_a_broker_of_its_own(kafka: LocalCluster) -> None:
+def test_a_test_gets_its_own_broker(kafka: LocalCluster) -> None:
     produce(kafka.bootstrap_servers, "orders", b"beer", b"bread")
     assert consume(kafka.bootstrap_servers, "orders", 2) == [b"beer", b"bread"]
 
 
 @pytest.mark.parametrize("time", ["first", "second"])
-def test_a_fresh_broker_knows_nothing_of_the_test_before(kafka: LocalCluster, time: str) -> None:
+def test_a_fresh_broker_has_no_data_of_earlier_tests(kafka: LocalCluster, time: str) -> None:
     with kafka.admin() as admin:
         assert admin.topics.names() == []
     kafka.create_topic("left-behind")
@@ -68,11 +68,13 @@ def test_tests_share_the_broker_of_the_session(kafka_session: LocalCluster, topi
 def test_its_own_clients_write_and_read(kafka: LocalCluster) -> None:
     kafka.create_topic("orders", partitions=3, configs={"retention.ms": "60000"})
     producer = kafka.producer(key=str, value=str)
-    sent = [producer.send("orders", f"order {each}", key=f"{each}") for each in range(10)]
-    assert {each.result(PATIENCE_S).partition for each in sent} == {0, 1, 2}
+    sent = [producer.send("orders", f"order {number}", key=f"{number}") for number in range(10)]
+    assert {future.result(PATIENCE_S).partition for future in sent} == {0, 1, 2}
     consumer = kafka.consumer("orders", group="readers", value=str)
     read = [consumer.poll(PATIENCE_S) for _ in range(10)]
-    assert {each.value for each in read if each} == {f"order {each}" for each in range(10)}
+    assert {record.value for record in read if record} == {
+        f"order {number}" for number in range(10)
+    }
 
 
 def test_a_share_consumer_begins_with_the_first_record(kafka: LocalCluster) -> None:
@@ -84,14 +86,14 @@ def test_a_share_consumer_begins_with_the_first_record(kafka: LocalCluster) -> N
         assert record.value == b"one beer"
 
 
-def test_where_a_share_group_starts_is_the_tests_to_choose(kafka: LocalCluster) -> None:
+def test_a_test_chooses_where_a_share_group_starts(kafka: LocalCluster) -> None:
     name = "share.auto.offset.reset"
     kafka.create_topic("orders")
     with kafka.admin() as admin:
         admin.configs.alter(ResourceType.GROUP, "bar", set={name: "latest"})
         kafka.share_consumer("orders", group="bar").close()
         configs = admin.configs.describe(ResourceType.GROUP, "bar")
-    assert [each.value for each in configs if each.name == name] == ["latest"]
+    assert [config.value for config in configs if config.name == name] == ["latest"]
 
 
 def test_a_topic_is_created_once(kafka: LocalCluster) -> None:
@@ -101,7 +103,7 @@ def test_a_topic_is_created_once(kafka: LocalCluster) -> None:
     assert raised.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_what_a_topic_was_created_with_is_in_force(kafka: LocalCluster) -> None:
+def test_the_configs_of_a_created_topic_apply(kafka: LocalCluster) -> None:
     kafka.create_topic("orders", 2, {"cleanup.policy": "compact"})
     with kafka.admin() as admin:
         topic = admin.topics.describe("orders")["orders"]
@@ -109,10 +111,10 @@ def test_what_a_topic_was_created_with_is_in_force(kafka: LocalCluster) -> None:
     assert not isinstance(topic, KafkaError)
     assert len(topic.partitions) == 2
     assert isinstance(configs, list)
-    assert {each.name: each.value for each in configs}["cleanup.policy"] == "compact"
+    assert {config.name: config.value for config in configs}["cleanup.policy"] == "compact"
 
 
-def test_the_settings_of_a_producer_are_the_tests_to_choose(kafka: LocalCluster) -> None:
+def test_a_test_chooses_the_settings_of_a_producer(kafka: LocalCluster) -> None:
     with pytest.raises(KafkaError) as raised:
         kafka.producer(settings={"acks": "many"})
     assert raised.value.code == ErrorCode.INVALID_CONFIG
@@ -120,7 +122,7 @@ def test_the_settings_of_a_producer_are_the_tests_to_choose(kafka: LocalCluster)
         assert producer.send("orders", b"beer").result(PATIENCE_S).offset == 0
 
 
-def test_clients_that_nobody_closed_are_closed_by_stop() -> None:
+def test_stop_closes_open_clients() -> None:
     threads = set(threading.enumerate())
     with LocalCluster() as cluster:
         producer = cluster.producer(value=str)
@@ -153,7 +155,7 @@ def test_restart_keeps_the_data_the_port_and_the_groups() -> None:
     assert (first.value, second.value) == ("before", "after")
 
 
-def test_a_directory_that_was_given_stays(tmp_path: Path) -> None:
+def test_a_given_directory_is_kept(tmp_path: Path) -> None:
     with LocalCluster(directory=tmp_path) as cluster:
         produce(cluster.bootstrap_servers, "orders", b"beer")
     assert (tmp_path / "orders-0" / "00000000000000000000.log").stat().st_size > 0
@@ -162,7 +164,7 @@ def test_a_directory_that_was_given_stays(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    with LocalCluster() as cluster:  # what the first one imports stays open
+    with LocalCluster() as cluster:  # imports of the first one keep files open
         produce(cluster.bootstrap_servers, "orders", b"beer")
     before = (open_descriptors(), set(threading.enumerate()))
     with LocalCluster() as cluster:
@@ -170,7 +172,7 @@ def test_nothing_is_left_behind() -> None:
         cluster.producer().send("orders", b"beer").result(PATIENCE_S)
         directory = cluster.directory
         assert (directory / "orders-0").is_dir()
-    eventually(lambda: open_descriptors() <= before[0])  # librdkafka's threads take their time
+    eventually(lambda: open_descriptors() <= before[0])  # librdkafka's threads need time to end
     assert set(threading.enumerate()) == before[1]
     assert not directory.exists()
 
@@ -194,19 +196,19 @@ def test_clusters_live_side_by_side() -> None:
             assert admin.topics.names() == []
 
 
-def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_start_is_explained_and_leaves_nothing(tmp_path: Path) -> None:
     threads = set(threading.enumerate())
     cluster = LocalCluster(config={"num.partitions": "many"})
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         cluster.start()
-    with LocalCluster(directory=tmp_path), pytest.raises(StoreError, match="in use"):
+    with LocalCluster(directory=tmp_path), pytest.raises(MetaStoreError, match="in use"):
         LocalCluster(directory=tmp_path).start()
     assert set(threading.enumerate()) == threads
     with pytest.raises(RuntimeError, match="not started"):
         _ = cluster.directory
 
 
-def test_one_that_is_not_started_has_no_address() -> None:
+def test_a_cluster_that_is_not_started_has_no_address() -> None:
     cluster = LocalCluster()
     for ask in (lambda: cluster.port, lambda: cluster.bootstrap_servers, cluster.restart):
         with pytest.raises(RuntimeError, match="not started"):
@@ -219,12 +221,12 @@ def test_one_that_is_not_started_has_no_address() -> None:
 
 
 @pytest.mark.parametrize("name", ["listeners", "log.dirs"])
-def test_what_it_sets_itself_is_refused(name: str) -> None:
+def test_reserved_settings_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         LocalCluster(config={name: "x"})
 
 
-def test_a_process_takes_no_clock() -> None:
+def test_a_broker_process_accepts_no_clock() -> None:
     with pytest.raises(ValueError, match="clock"):
         LocalCluster(process=True, clock=ManualClock())
 
@@ -232,7 +234,7 @@ def test_a_process_takes_no_clock() -> None:
 # Time
 
 
-def test_the_brokers_time_is_the_tests_to_move() -> None:
+def test_a_test_moves_the_time_of_the_broker() -> None:
     clock = ManualClock(now_ms=1_000_000)
     config = {"log.message.timestamp.type": "LogAppendTime"}
     with LocalCluster(config=config, clock=clock) as cluster:
@@ -262,7 +264,7 @@ def test_records_expire_when_the_test_says_so() -> None:
 # Where its files are
 
 
-def test_files_are_kept_in_memory_where_there_is_room(
+def test_files_are_in_memory_if_there_is_room(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TMPDIR", raising=False)
@@ -284,7 +286,7 @@ def open_descriptors() -> int:
 def eventually(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.01)
 
 

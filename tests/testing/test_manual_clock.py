@@ -9,7 +9,7 @@ def test_time_stands_still_until_it_is_moved() -> None:
     assert (clock.now_ms(), clock.now_ms()) == (1000, 1000)
 
 
-def test_time_moves_by_what_it_is_told_also_backwards() -> None:
+def test_time_moves_by_the_given_amount_also_backwards() -> None:
     clock = ManualClock(now_ms=1000)
     clock.advance(500)
     assert clock.now_ms() == 1500

@@ -1,4 +1,4 @@
-"""The network that can be cut: what passes, what waits, what breaks."""
+"""The network that can be cut: bytes that pass, bytes that wait, connections that break."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.testing.network import Door, Network
+from ottla.testing.network import Network, Proxy
 
 SHORT_S = 0.15
 LONG_S = 60.0
@@ -62,16 +62,16 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture
-def door(network: Network, echo: Echo) -> Door:
-    return network.door("a", "b", echo.port)
+def proxy(network: Network, echo: Echo) -> Proxy:
+    return network.proxy("a", "b", echo.port)
 
 
-def connect(door: Door) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", door.port), LONG_S)
+def connect(proxy: Proxy) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", proxy.port), LONG_S)
 
 
 def said(connection: socket.socket, data: bytes, timeout_s: float = LONG_S) -> bytes:
-    """What comes back within the time."""
+    """The bytes received within the timeout."""
     connection.sendall(data)
     return heard(connection, len(data), timeout_s)
 
@@ -94,13 +94,15 @@ def is_broken(connection: socket.socket) -> bool:
         return True
 
 
-def test_bytes_pass_both_ways(door: Door) -> None:
-    with connect(door) as connection:
+def test_bytes_pass_both_ways(proxy: Proxy) -> None:
+    with connect(proxy) as connection:
         assert said(connection, b"x" * 300_000) == b"x" * 300_000
 
 
-def test_what_was_cut_waits_and_arrives(network: Network, door: Door, echo: Echo) -> None:
-    with connect(door) as connection:
+def test_bytes_wait_during_a_cut_and_arrive_later(
+    network: Network, proxy: Proxy, echo: Echo
+) -> None:
+    with connect(proxy) as connection:
         assert said(connection, b"1") == b"1"
         network.cut("a", "b")
         assert said(connection, b"2", SHORT_S) == b""
@@ -109,8 +111,10 @@ def test_what_was_cut_waits_and_arrives(network: Network, door: Door, echo: Echo
         assert heard(connection, 1) == b"2"
 
 
-def test_a_cut_one_way_lets_the_other_way_through(network: Network, door: Door, echo: Echo) -> None:
-    with connect(door) as connection:
+def test_a_cut_one_way_lets_the_other_way_through(
+    network: Network, proxy: Proxy, echo: Echo
+) -> None:
+    with connect(proxy) as connection:
         assert said(connection, b"1") == b"1"
         network.cut_one_way("b", "a")
         assert said(connection, b"2", SHORT_S) == b""
@@ -119,20 +123,20 @@ def test_a_cut_one_way_lets_the_other_way_through(network: Network, door: Door, 
         assert heard(connection, 1) == b"2"
 
 
-def test_nobody_new_gets_through_a_cut(network: Network, door: Door, echo: Echo) -> None:
+def test_no_new_connection_passes_a_cut(network: Network, proxy: Proxy, echo: Echo) -> None:
     network.cut_one_way("b", "a")
-    with connect(door) as connection:
+    with connect(proxy) as connection:
         assert said(connection, b"1", SHORT_S) == b""
         assert echo.heard == b""
         network.heal()
         assert heard(connection, 1) == b"1"
 
 
-def test_a_reset_breaks_what_was_cut_and_nothing_else(
-    network: Network, door: Door, echo: Echo
+def test_a_reset_breaks_only_the_cut_connections(
+    network: Network, proxy: Proxy, echo: Echo
 ) -> None:
-    other = network.door("c", "b", echo.port)
-    with connect(door) as connection, connect(other) as spared:
+    other = network.proxy("c", "b", echo.port)
+    with connect(proxy) as connection, connect(other) as spared:
         network.cut("a", "b")
         connection.sendall(b"1")
         network.heal(reset=True)
@@ -140,14 +144,14 @@ def test_a_reset_breaks_what_was_cut_and_nothing_else(
         assert said(spared, b"2") == b"2"
 
 
-def test_other_pairs_are_not_touched(network: Network, door: Door, echo: Echo) -> None:
+def test_other_pairs_are_not_touched(network: Network, proxy: Proxy, echo: Echo) -> None:
     network.cut("a", "c")
-    with connect(door) as connection:
+    with connect(proxy) as connection:
         assert said(connection, b"1") == b"1"
 
 
-def test_a_delay_is_one_each_way(network: Network, door: Door) -> None:
-    with connect(door) as connection:
+def test_a_delay_applies_each_way(network: Network, proxy: Proxy) -> None:
+    with connect(proxy) as connection:
         assert said(connection, b"1") == b"1"
         network.delay("a", "b", 0.1)
         start = time.monotonic()
@@ -155,79 +159,79 @@ def test_a_delay_is_one_each_way(network: Network, door: Door) -> None:
         assert time.monotonic() - start >= 0.2
 
 
-def test_a_shut_door_refuses_and_keeps_its_port(door: Door) -> None:
-    port = door.port
-    with connect(door) as connection:
+def test_a_shut_proxy_refuses_and_keeps_its_port(proxy: Proxy) -> None:
+    port = proxy.port
+    with connect(proxy) as connection:
         assert said(connection, b"1") == b"1"
-        door.shut()
+        proxy.shut()
         with pytest.raises(ConnectionRefusedError):
-            connect(door)
+            connect(proxy)
         assert said(connection, b"2") == b"2"
-    door.open()
-    assert door.port == port
-    with connect(door) as connection:
+    proxy.open()
+    assert proxy.port == port
+    with connect(proxy) as connection:
         assert said(connection, b"3") == b"3"
 
 
-def test_the_end_of_a_connection_is_told(door: Door, echo: Echo) -> None:
-    with connect(door) as connection:
+def test_the_end_of_a_connection_is_forwarded(proxy: Proxy, echo: Echo) -> None:
+    with connect(proxy) as connection:
         connection.shutdown(socket.SHUT_WR)
         assert heard(connection, 1) == b""
 
 
-def test_a_target_that_is_not_there_breaks_the_connection(network: Network) -> None:
+def test_an_absent_target_breaks_the_connection(network: Network) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        door = network.door("a", "b", nobody.getsockname()[1])
-        with connect(door) as connection:
+        proxy = network.proxy("a", "b", nobody.getsockname()[1])
+        with connect(proxy) as connection:
             assert is_broken(connection)
 
 
-def test_who_connects_may_be_told_by_the_port(network: Network, echo: Echo) -> None:
+def test_connections_can_be_identified_by_their_port(network: Network, echo: Echo) -> None:
     ports: list[int] = []
 
     def opener(port: int) -> str:
         ports.append(port)
         return "somebody"
 
-    door = network.door(opener, "b", echo.port)
+    proxy = network.proxy(opener, "b", echo.port)
     network.cut("somebody", "b")
-    with connect(door) as connection:
+    with connect(proxy) as connection:
         assert said(connection, b"1", SHORT_S) == b""
         assert ports == [connection.getsockname()[1]]
 
 
-def test_a_break_is_told_when_the_cut_is_over(network: Network, door: Door, echo: Echo) -> None:
-    with connect(door) as connection:
+def test_a_break_is_forwarded_after_the_cut(network: Network, proxy: Proxy, echo: Echo) -> None:
+    with connect(proxy) as connection:
         assert said(connection, b"1") == b"1"
         network.cut_one_way("a", "b")
         linger_none = struct.pack("ii", 1, 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_none)  # closing resets
-    with connect(door) as second:
+    with connect(proxy) as second:
         second.sendall(b"2")
         assert heard(second, 1, SHORT_S) == b""  # the first one is still being served
         network.heal()
         assert heard(second, 1) == b"2"
 
 
-def test_no_socket_is_left_of_who_came_while_the_door_was_being_shut(echo: Echo) -> None:
-    """Warnings are errors: a socket that nobody closed fails this test."""
+def test_connecting_during_a_shutdown_leaks_no_socket(echo: Echo) -> None:
+    """Warnings are errors: an unclosed socket fails this test."""
     stopping = threading.Event()
 
-    def knock(door: Door) -> None:
+    def knock(proxy: Proxy) -> None:
         while not stopping.is_set():
             with contextlib.suppress(OSError):
-                connect(door).close()
+                connect(proxy).close()
 
     with Network() as network:
-        door = network.door("a", "b", echo.port)
-        knocking = [threading.Thread(target=knock, args=(door,)) for _ in range(4)]
-        for each in knocking:
-            each.start()
+        proxy = network.proxy("a", "b", echo.port)
+        knocking = [threading.Thread(target=knock, args=(proxy,)) for _ in range(4)]
+        for entry in knocking:
+            entry.start()
         for _ in range(50):
-            door.shut()
-            door.open()
+            proxy.shut()
+            proxy.open()
     stopping.set()
-    for each in knocking:
-        each.join(LONG_S)
+    for entry in knocking:
+        entry.join(LONG_S)
     gc.collect()

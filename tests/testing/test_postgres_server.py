@@ -9,7 +9,7 @@ from ottla.testing.postgres import PostgresServer, programs
 
 
 @pytest.mark.postgres
-def test_what_was_committed_is_there_after_a_kill() -> None:
+def test_committed_rows_survive_a_kill() -> None:
     with PostgresServer() as server:
         conninfo = server.conninfo
         with psycopg.connect(server.conninfo) as line:

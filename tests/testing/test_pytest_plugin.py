@@ -68,7 +68,7 @@ def test_properties_come_from_the_ini_file(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1)
 
 
-def test_a_line_that_is_no_property_is_named(pytester: pytest.Pytester) -> None:
+def test_a_malformed_property_line_is_named(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nkafka_properties = num.partitions")
     result = run(pytester, "def test_it(kafka): pass")
     result.assert_outcomes(errors=1)

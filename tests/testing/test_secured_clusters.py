@@ -1,4 +1,4 @@
-"""LocalCluster(security=...): brokers that are closed to strangers, for tests of others."""
+"""LocalCluster(security=...): secured brokers, for tests of other projects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AUTHORIZER = {
 
 
 @pytest.mark.parametrize("security", ["ssl", "sasl_plaintext", "sasl_ssl"])
-def test_clients_of_a_secured_cluster_are_let_in(security: str) -> None:
+def test_clients_of_a_secured_cluster_authenticate(security: str) -> None:
     with LocalCluster(security=security, users=USERS) as cluster:
         cluster.create_topic("orders")
         with cluster.producer(value=str) as producer:
@@ -33,7 +33,7 @@ def test_clients_of_a_secured_cluster_are_let_in(security: str) -> None:
         line.close()
 
 
-def test_strangers_are_kept_out() -> None:
+def test_clients_without_credentials_are_refused() -> None:
     with LocalCluster(security="sasl_ssl", users=USERS) as cluster:
         right = cluster.client_settings("alice")
         for change, code in (
@@ -81,7 +81,7 @@ def test_a_cluster_of_processes_speaks_over_sasl_ssl_only() -> None:
         with cluster.admin() as admin:
             topic = admin.topics.describe("orders")["orders"]
             assert isinstance(topic, TopicDescription)
-            assert all(len(each.isr) >= 2 for each in topic.partitions)
+            assert all(len(partition.isr) >= 2 for partition in topic.partitions)
 
 
 def test_brokers_with_an_authorizer_let_each_other_do_their_work() -> None:
@@ -100,7 +100,7 @@ def test_brokers_with_an_authorizer_let_each_other_do_their_work() -> None:
         assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_a_fatal_error_that_arrives_during_close_is_not_raised_by_it(
+def test_a_fatal_error_during_close_is_not_raised(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """bob may not have a producer id: librdkafka reports that as fatal to its next call."""
@@ -109,8 +109,8 @@ def test_a_fatal_error_that_arrives_during_close_is_not_raised_by_it(
             cluster.bootstrap_servers, value=str, settings=cluster.client_settings("bob")
         )
         said = ""
-        while "FATAL" not in said:  # librdkafka's own line: the error waits to be served
+        while "FATAL" not in said:  # on librdkafka's own connection: the error waits for a poll
             said += capfd.readouterr().err
             time.sleep(0.05)
-        monkeypatch.setattr(producer, "flush", lambda _timeout_s: None)  # would serve it
+        monkeypatch.setattr(producer, "flush", lambda _timeout_s: None)  # a poll would raise it
         producer.close()

@@ -50,7 +50,7 @@ class Files(ServerProcess):
         return True
 
 
-def test_it_comes_back_at_the_same_port(tmp_path: Path) -> None:
+def test_a_restarted_server_has_the_same_port(tmp_path: Path) -> None:
     with Files(tmp_path) as server:
         port = server.port
         with pytest.raises(RuntimeError, match="the file server runs already"):
@@ -68,14 +68,14 @@ def test_it_comes_back_at_the_same_port(tmp_path: Path) -> None:
         socket.create_connection((HOST, port))
 
 
-def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_a_failed_start_is_explained(tmp_path: Path) -> None:
     server = Files(tmp_path, "--nonsense")
     assert server.log() == ""
     with pytest.raises(RuntimeError, match=r"file did not start.*(\n.*)*--nonsense"), server:
         pass
 
 
-def test_one_that_a_thread_has_started_does_not_end_with_the_thread(tmp_path: Path) -> None:
+def test_a_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     server = Files(tmp_path)
     thread = threading.Thread(target=server.start)
     thread.start()
@@ -113,12 +113,12 @@ def killed_parent_takes_along(make: str) -> None:
     shutil.rmtree(folder)
 
 
-def test_it_does_not_outlive_who_started_it_and_was_killed(tmp_path: Path) -> None:
+def test_a_server_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
     make = f"from test_server_process import Files; server = Files(Path({str(tmp_path)!r}))"
     killed_parent_takes_along(make)
 
 
 @pytest.mark.postgres
-def test_nor_does_postgresql_which_runs_as_another_user() -> None:
+def test_postgresql_of_another_user_does_not_outlive_its_killed_parent() -> None:
     make = "from ottla.testing.postgres import PostgresServer; server = PostgresServer()"
     killed_parent_takes_along(make)

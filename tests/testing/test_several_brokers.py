@@ -19,24 +19,24 @@ def test_every_broker_leads_and_serves_its_part() -> None:
         cluster.create_topic("orders", partitions=6)
         image = cluster.call(lambda: cluster.broker(2).image)
         assert sorted(image.brokers) == [0, 1, 2]
-        assert {each.leader for each in image.topics["orders"].partitions} == {0, 1, 2}
+        assert {partition.leader for partition in image.topics["orders"].partitions} == {0, 1, 2}
         producer = cluster.producer(value=str)
-        sent = [producer.send("orders", f"{each}", partition=each % 6) for each in range(60)]
-        assert {each.result(PATIENCE_S).partition for each in sent} == set(range(6))
+        sent = [producer.send("orders", f"{number}", partition=number % 6) for number in range(60)]
+        assert {future.result(PATIENCE_S).partition for future in sent} == set(range(6))
         consumer = cluster.consumer(value=str)
-        consumer.assign({TopicPartition("orders", each): 0 for each in range(6)})
+        consumer.assign({TopicPartition("orders", number): 0 for number in range(6)})
         read = {record.value for record in consumer.take(60, PATIENCE_S)}
-        assert read == {f"{each}" for each in range(60)}
-        for each in range(3):
-            assert list(cluster.directory_of(each).glob("orders-*"))
+        assert read == {f"{number}" for number in range(60)}
+        for number in range(3):
+            assert list(cluster.directory_of(number).glob("orders-*"))
 
 
-def test_a_broker_that_was_killed_is_gone_for_the_others_and_comes_back_with_its_data() -> None:
+def test_a_killed_broker_disappears_and_returns_with_its_data() -> None:
     with LocalCluster(brokers=3) as cluster:
         cluster.create_topic("orders", partitions=3)
         producer = cluster.producer(value=str)
-        for each in range(3):
-            producer.send("orders", "before", partition=each).result(PATIENCE_S)
+        for number in range(3):
+            producer.send("orders", "before", partition=number).result(PATIENCE_S)
         cluster.kill(2)
         assert not (cluster.directory_of(2) / ".kafka_cleanshutdown").exists()
         assert sorted(cluster.call(lambda: cluster.broker(0).image.brokers)) == [0, 1]
@@ -45,15 +45,15 @@ def test_a_broker_that_was_killed_is_gone_for_the_others_and_comes_back_with_its
         cluster.restart(1)
         assert sorted(cluster.call(lambda: cluster.broker(0).image.brokers)) == [0, 1, 2]
         assert cluster.call(lambda: cluster.broker(0).image.brokers[1].epoch) > epoch
-        for each in range(3):
-            producer.send("orders", "after", partition=each).result(PATIENCE_S)
+        for number in range(3):
+            producer.send("orders", "after", partition=number).result(PATIENCE_S)
         consumer = cluster.consumer(value=str)
-        consumer.assign({TopicPartition("orders", each): 0 for each in range(3)})
+        consumer.assign({TopicPartition("orders", number): 0 for number in range(3)})
         values = sorted(record.value for record in consumer.take(6, PATIENCE_S))
         assert values == ["after"] * 3 + ["before"] * 3
 
 
-def test_one_broker_can_be_killed_in_a_thread_too() -> None:
+def test_a_broker_in_a_thread_can_be_killed_too() -> None:
     with LocalCluster() as cluster:
         producer = cluster.producer(value=str)
         producer.send("orders", "before").result(PATIENCE_S)
@@ -63,7 +63,7 @@ def test_one_broker_can_be_killed_in_a_thread_too() -> None:
         cluster.restart()
         producer.send("orders", "after").result(PATIENCE_S)
         with cluster.consumer("orders", value=str) as consumer:
-            assert [each.value for each in consumer.take(2, PATIENCE_S)] == ["before", "after"]
+            assert [record.value for record in consumer.take(2, PATIENCE_S)] == ["before", "after"]
 
 
 def test_the_cluster_remembers_its_topics(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_cluster_remembers_its_topics(tmp_path: Path) -> None:
     assert set(threading.enumerate()) == threads
 
 
-def test_which_broker_has_to_be_said() -> None:
+def test_calls_on_one_of_several_brokers_need_its_id() -> None:
     with pytest.raises(ValueError, match=r"node\.id"):
         LocalCluster(brokers=2, config={"node.id": "7"})
     with LocalCluster(brokers=2) as cluster, pytest.raises(ValueError, match="which of"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.kafka.zookeeper_server_start import main
-from ottla.testing.zookeeper import ZooKeeperMissing, java_command
+from ottla.testing.zookeeper import ZooKeeperNotFound, java_command
 
 
 @pytest.fixture
@@ -19,10 +19,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "zk"
 
 
-def test_a_folder_that_is_not_there(
+def test_an_absent_folder_is_refused(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ZooKeeperMissing, match=f"ZOOKEEPER_HOME is {home}: there is no such fold"):
+    with pytest.raises(ZooKeeperNotFound, match=f"ZOOKEEPER_HOME is {home}: there is no such fold"):
         java_command()
     file = tmp_path / "zookeeper.properties"
     file.write_text("clientPort=2181\n")
@@ -35,7 +35,7 @@ def test_a_folder_that_is_not_there(
 def test_a_folder_without_zookeeper(home: Path) -> None:
     home.mkdir()
     with pytest.raises(
-        ZooKeeperMissing, match=rf"no zookeeper\*\.jar lies in {home} or {home}/lib"
+        ZooKeeperNotFound, match=rf"no zookeeper\*\.jar lies in {home} or {home}/lib"
     ):
         java_command()
 

@@ -1,7 +1,7 @@
 """Random messages as kio has them, and the same messages as Ottla has them.
 
-kio is another implementation of the protocol: what both write and read alike is right, or wrong
-in both.
+kio is another implementation of the protocol: what both encode and decode alike is right, or has
+the same mistake in both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from message_supplement import SUPPLEMENT, next_version
-from ottla.wire.primitives import ZERO_UUID, Message, Writer
+from ottla.wire.fields import ZERO_UUID, Message, Writer
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)

@@ -15,6 +15,7 @@ from kio.serial import entity_reader, entity_writer
 from kio_oracle import kio_class
 
 from ottla.wire.apis import APIS, Api, ApiKey
+from ottla.wire.fields import MalformedError, Writer
 from ottla.wire.headers import (
     read_request_rest,
     read_request_start,
@@ -22,7 +23,6 @@ from ottla.wire.headers import (
     write_request_header,
     write_response_header,
 )
-from ottla.wire.primitives import MalformedError, Writer
 
 ROOT = Path(__file__).parent.parent.parent
 EVERY_API = pytest.mark.parametrize("api", list(APIS.values()), ids=lambda api: api.name)

@@ -1,4 +1,4 @@
-"""A client's conversation as the server sees it, without a socket."""
+"""The broker's side of a connection, without a socket."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ottla.wire.connection import (
     ProtocolError,
     Request,
 )
+from ottla.wire.fields import Message, Part
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -29,14 +30,13 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.peer import Peer
-from ottla.wire.primitives import Message, Part
 
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 SERVED = {api.key: (api.version_min, api.version_max) for api in APIS.values()}
 SERVED[ApiKey.PRODUCE] = (0, 13)  # as advertised
 
 
-UNHURRIED = settings(deadline=None)  # a busy machine is no failure
+UNHURRIED = settings(deadline=None)  # a busy machine is not a failure
 
 
 class ZeroFile:
@@ -54,7 +54,7 @@ def connect(frame_bytes_max: int = FRAME_BYTES_MAX) -> Connection:
 
 
 def feed(connection: Connection, data: bytes) -> None:
-    """Hand over bytes as a loop does: only as many at a time as there is room for."""
+    """Feeds bytes as a loop does: only as many at a time as fit the buffer."""
     while data:
         room = connection.get_buffer(-1)
         count = min(len(room), len(data))
@@ -106,7 +106,7 @@ def records_of(request: Request) -> memoryview:
 # Reading ------------------------------------------------------------------------------------------
 
 
-def test_a_request_that_comes_byte_by_byte_is_read_when_it_is_whole() -> None:
+def test_a_request_arriving_byte_by_byte_is_read_when_complete() -> None:
     connection = connect()
     data = frame(heartbeat(), ApiKey.HEARTBEAT, 4)
     for byte in data[:-1]:
@@ -207,14 +207,14 @@ def test_views_of_an_old_request_do_not_stop_the_buffer_from_changing() -> None:
     assert [records_of(request).nbytes for request in kept][3] == BUFFER_BYTES_KEPT_MAX
 
 
-def test_bytes_behind_the_body_are_passed_over() -> None:
+def test_bytes_after_the_body_are_ignored() -> None:
     data = bytearray(frame(heartbeat(), ApiKey.HEARTBEAT, 4)) + b"more"
     struct.pack_into(">i", data, 0, len(data) - 4)
     (request,) = requests(connect(), bytes(data))
     assert request.body == heartbeat()
 
 
-def test_unknown_tagged_fields_in_header_and_body_are_passed_over() -> None:
+def test_unknown_tagged_fields_in_header_and_body_are_skipped() -> None:
     tags = b"\x02\x63\x03abc\xe8\x07\x00"  # tags 99 and 1000
     body = b"\x02g\x00\x00\x00\x07\x02m\x00" + tags
     header = struct.pack(">hhih", 12, 4, 5, 2) + b"me" + tags
@@ -240,7 +240,7 @@ def test_a_size_out_of_bounds_is_refused(size: int, more: bytes) -> None:
     ("api_key", "version"),
     [(12, 5), (12, -1), (0, 2), (0, 14), (4, 0), (999, 0), (-1, 0), (3, 99)],
 )
-def test_what_is_not_served_is_refused(api_key: int, version: int) -> None:
+def test_an_unserved_api_is_refused(api_key: int, version: int) -> None:
     connection = connect()
     feed(connection, struct.pack(">ihhih", 110, api_key, version, 1, -1) + bytes(100))
     with pytest.raises(ProtocolError, match="not served"):
@@ -268,7 +268,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_v0(version: int) -> N
 
 @UNHURRIED
 @given(data=st.binary(max_size=300))
-def test_random_bytes_raise_nothing_but_protocol_errors(data: bytes) -> None:
+def test_random_bytes_raise_only_protocol_errors(data: bytes) -> None:
     converse(data)
 
 
@@ -278,16 +278,14 @@ def test_random_bytes_raise_nothing_but_protocol_errors(data: bytes) -> None:
     version=st.integers(-1, 18),
     body=st.binary(max_size=200),
 )
-def test_random_bodies_raise_nothing_but_protocol_errors(
-    api_key: int, version: int, body: bytes
-) -> None:
+def test_random_bodies_raise_only_protocol_errors(api_key: int, version: int, body: bytes) -> None:
     data = struct.pack(">hhi", api_key, version, 1) + body
     converse(struct.pack(">i", len(data)) + data)
 
 
 @UNHURRIED
 @given(data=st.data())
-def test_bytes_changed_at_random_raise_nothing_but_protocol_errors(data: st.DataObject) -> None:
+def test_randomly_changed_bytes_raise_only_protocol_errors(data: st.DataObject) -> None:
     changed = bytearray(frame(produce(b"r" * 80), ApiKey.PRODUCE, 9))
     for position in data.draw(st.lists(st.integers(0, len(changed) - 1), max_size=4)):
         changed[position] = data.draw(st.integers(0, 255))
@@ -341,7 +339,7 @@ def test_replies_out_of_order_are_released_in_order() -> None:
     assert connection.pending() == 0
 
 
-def test_requests_without_a_reply_leave_no_hole() -> None:
+def test_requests_without_a_reply_leave_no_gap() -> None:
     connection = connect()
     first, second, third = three_requests(connection)
     assert connection.reply(second, None) == []
@@ -419,7 +417,7 @@ def test_metadata_of_null_topics_is_not_metadata_of_no_topics() -> None:
 
 
 def test_connections_that_share_a_scratch_buffer_do_not_disturb_each_other() -> None:
-    """Frames cut at every place, two connections in turn: each keeps what is its own."""
+    """Frames cut at every position, on two connections in turn: each keeps its own bytes."""
     scratch = memoryview(bytearray(BUFFER_BYTES))
     served = {int(ApiKey.PRODUCE): (3, 13)}
     pair = [Connection(served, frame_bytes_max=FRAME_BYTES_MAX, scratch=scratch) for _ in range(2)]

@@ -17,10 +17,7 @@ from ottla.wire.connection import (
     ProtocolError,
     UnreadBody,
 )
-from ottla.wire.messages.fetch import FetchRequest
-from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.primitives import (
+from ottla.wire.fields import (
     ARRAY_COUNT_MAX,
     STRING_BYTES_MAX,
     TAG_COUNT_MAX,
@@ -33,6 +30,9 @@ from ottla.wire.primitives import (
     skip_tags,
     write_uvarint,
 )
+from ottla.wire.messages.fetch import FetchRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 SOCKET_REQUEST_MAX_BYTES = 100 * 1024 * 1024
 
@@ -57,7 +57,7 @@ def test_cve_2026_111108_arrays_have_at_most_a_million_elements() -> None:
 
 
 def test_cve_2026_111115_a_structure_has_at_most_ten_thousand_tagged_fields() -> None:
-    tags = b"".join(uvarint(each) + b"\0" for each in range(TAG_COUNT_MAX + 1))
+    tags = b"".join(uvarint(number) + b"\0" for number in range(TAG_COUNT_MAX + 1))
     assert read_tag_count(uvarint(TAG_COUNT_MAX), 0)[0] == TAG_COUNT_MAX
     skip_tags(uvarint(TAG_COUNT_MAX) + tags, 0)
     with pytest.raises(MalformedError):
@@ -75,7 +75,7 @@ def test_known_tagged_fields_are_counted_too() -> None:
     writer = Writer()
     FetchRequest().write(writer, 16)
     assert writer.buffer[-1] == 0  # no tagged fields
-    tags = b"".join(uvarint(each + 100) + b"\0" for each in range(TAG_COUNT_MAX + 1))
+    tags = b"".join(uvarint(number + 100) + b"\0" for number in range(TAG_COUNT_MAX + 1))
     data = bytes(writer.buffer[:-1]) + uvarint(TAG_COUNT_MAX + 1) + tags
     with pytest.raises(MalformedError):
         FetchRequest.read(data, 0, 16)
@@ -106,7 +106,7 @@ def feed(wire: Connection, data: bytes) -> None:
 
 
 def test_twenty_million_empty_names_are_refused_at_the_first_bytes() -> None:
-    """One request of 40 MB held every other client up for 19.7 s, and took 1.6 GB."""
+    """One request of 40 MB blocked every other client for 19.7 s, and took 1.6 GB."""
     head = frame(ApiKey.METADATA, 1, struct.pack(">i", 20_000_000), size=40_000_014)
     tracemalloc.start()
     try:
@@ -137,7 +137,7 @@ def test_requests_whose_bulk_is_bytes_may_be_large() -> None:
                 feed(wire, start)
 
 
-def test_a_large_request_is_left_unread_and_reads_as_the_same() -> None:
+def test_a_large_request_is_parsed_later_with_the_same_result() -> None:
     names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(10_000)]
     request = MetadataRequest(topics=names)
     writer = Writer()
@@ -170,7 +170,7 @@ def test_a_large_request_is_left_unread_and_reads_as_the_same() -> None:
         (4_001, 0, False),
     ],
 )
-def test_a_produce_has_so_many_partitions(
+def test_the_number_of_partitions_of_a_produce_is_limited(
     version: int, topics: int, partitions: int, fits: bool
 ) -> None:
     data = [PartitionProduceData(index) for index in range(partitions)]

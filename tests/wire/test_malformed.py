@@ -1,4 +1,4 @@
-"""Bytes that are not what they claim to be are refused, whatever is wrong with them."""
+"""Malformed bytes are refused, whatever is wrong with them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kio.schema.index import api_key_map
 
 from ottla.wire.apis import APIS, Api
 from ottla.wire.connection import Connection, ProtocolError
+from ottla.wire.fields import MalformedError
 from ottla.wire.messages.metadata import MetadataRequest
-from ottla.wire.primitives import MalformedError
 
 CUTS = 40  # places at which each message is cut; all of them where it is shorter
 CHANGES = 50
@@ -28,7 +28,7 @@ def cuts(data: bytes, source: random.Random) -> list[int]:
 
 
 @pytest.mark.parametrize(("module", "kind", "versions"), ALL)
-def test_a_message_cut_short_is_malformed(module: str, kind: str, versions: list[int]) -> None:
+def test_a_truncated_message_is_malformed(module: str, kind: str, versions: list[int]) -> None:
     names = import_module(f"ottla.wire.messages.{module}")
     for version in versions:
         cls = kio_oracle.kio_class(module, kind, version)
@@ -41,7 +41,7 @@ def test_a_message_cut_short_is_malformed(module: str, kind: str, versions: list
 
 
 @pytest.mark.parametrize(("module", "kind", "versions"), ALL)
-def test_changed_bytes_are_another_message_or_malformed(
+def test_changed_bytes_give_another_message_or_are_malformed(
     module: str, kind: str, versions: list[int]
 ) -> None:
     names = import_module(f"ottla.wire.messages.{module}")
@@ -65,7 +65,7 @@ def test_changed_bytes_are_another_message_or_malformed(
 
 
 @pytest.mark.parametrize("api", list(APIS.values()), ids=lambda api: api.name)
-def test_a_request_cut_short_is_a_protocol_error(api: Api) -> None:
+def test_a_truncated_request_is_a_protocol_error(api: Api) -> None:
     key, version = api.key, api.version_max
     source = random.Random(key)
     cls = kio_oracle.kio_class(api_key_map[key], "request", version)
@@ -95,6 +95,6 @@ def test_a_request_cut_short_is_a_protocol_error(api: Api) -> None:
         pytest.param(b"\1\0\0\1\0\x7f\0", 12, id="a tag longer than the message"),
     ],
 )
-def test_absurd_lengths_and_counts(body: bytes, version: int) -> None:
+def test_absurd_lengths_and_counts_are_malformed(body: bytes, version: int) -> None:
     with pytest.raises(MalformedError):
         MetadataRequest.read(body, 0, version)

@@ -16,7 +16,7 @@ INSTANCES = 4  # of each message in each version
     ("module", "kind", "versions"),
     [pytest.param(*message, id="-".join(message[:2])) for message in kio_oracle.all_messages()],
 )
-def test_kio_writes_what_we_read_and_reads_what_we_write(
+def test_kio_reads_our_messages_and_we_read_kios(
     module: str, kind: str, versions: list[int]
 ) -> None:
     names = import_module(f"ottla.wire.messages.{module}")

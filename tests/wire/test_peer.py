@@ -1,4 +1,4 @@
-"""The client's side of a conversation, and both sides together."""
+"""The client's side of a connection, and both sides together."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import Connection, ProtocolError
+from ottla.wire.fields import Part
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 from ottla.wire.peer import Peer
-from ottla.wire.primitives import Part
 
 SERVED = {api.key: (api.version_min, api.version_max) for api in APIS.values()}
 
@@ -22,7 +22,7 @@ def join(parts: list[Part]) -> bytes:
 
 
 def sent_response(peer: Peer, version: int = 4) -> bytes:
-    """What a broker answers to a heartbeat of this peer."""
+    """A broker's response to a heartbeat of this peer."""
     connection = Connection(SERVED, frame_bytes_max=1000)
     data = join(peer.request(HeartbeatRequest(group_id="g"), ApiKey.HEARTBEAT, version))
     connection.get_buffer(-1)[: len(data)] = data
@@ -33,7 +33,7 @@ def sent_response(peer: Peer, version: int = 4) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_response_that_comes_byte_by_byte_is_read_when_it_is_whole(version: int) -> None:
+def test_a_response_arriving_byte_by_byte_is_read_when_complete(version: int) -> None:
     peer = Peer()
     data = sent_response(peer, version)
     assert peer.pending() == 1
@@ -82,11 +82,11 @@ def test_an_unsupported_api_versions_request_is_answered_in_v0() -> None:
     assert response.version == 0
 
 
-def test_a_response_nobody_asked_for_is_refused() -> None:
+def test_a_response_without_a_request_is_refused() -> None:
     data = sent_response(Peer())
     peer = Peer()
     peer.receive_data(data)
-    with pytest.raises(ProtocolError, match="asked for"):
+    with pytest.raises(ProtocolError, match="without a request"):
         peer.next_response()
 
 

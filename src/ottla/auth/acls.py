@@ -1,7 +1,7 @@
-"""Access control lists: what a rule says, and which rules a filter means.
+"""Access control lists: what an ACL says, and which ACLs a filter matches.
 
-A rule is for one principal, from one host, doing one operation on the resources of one pattern.
-Numbers are those of Kafka's protocol.
+An ACL is for one principal, from one host, doing one operation on the resources of one pattern. The
+numbers are those of Kafka's protocol.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class AclResource(IntEnum):
 
 
 class RegistryResource(IntEnum):
-    """What a schema registry has rules for. Brokers know nothing of it: Kafka's numbers end far
-    below, and a rule with one of these is refused there."""
+    """Resource types of the schema registry. Kafka's numbers end far below, and brokers refuse
+    ACLs with one of these."""
 
     SUBJECT = 100
     REGISTRY = 101
@@ -85,13 +85,13 @@ OPERATIONS: Final[dict[AclResource, tuple[AclOperation, ...]]] = {
     AclResource.DELEGATION_TOKEN: (_O.DESCRIBE,),
     AclResource.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
 }
-"""The operations that there are on a resource: also the bits of authorized_operations (KIP-430)."""
+"""The operations on each resource type, and so the bits of authorized_operations (KIP-430)."""
 
 ALL_OPERATIONS: Final = {
     resource: sum(1 << operation for operation in operations)
     for resource, operations in OPERATIONS.items()
 }
-"""The bits of a client that may do everything."""
+"""authorized_operations of a client that may do everything."""
 
 IMPLIED_BY: Final[dict[AclOperation, frozenset[AclOperation]]] = {
     _O.DESCRIBE: frozenset({_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER}),
@@ -101,7 +101,7 @@ IMPLIED_BY: Final[dict[AclOperation, frozenset[AclOperation]]] = {
 
 
 class Acl(NamedTuple):
-    """One rule. The principal is text, as rules may be for whoever has never come."""
+    """One ACL. The principal is text, because it may be one that has never connected."""
 
     resource: int
     name: str
@@ -126,7 +126,7 @@ def resource_name(resource: int) -> str:
 
 @dataclass(slots=True, frozen=True)
 class AclFilter:
-    """Which rules are meant; None and ANY are all."""
+    """Which ACLs to match; None and ANY match all."""
 
     resource: int = AclResource.ANY
     name: str | None = None
@@ -159,7 +159,7 @@ class AclFilter:
         return self.name.startswith(acl.name)
 
     def problem(self) -> str | None:
-        """Why a filter can't be used, or None."""
+        """Why the filter is invalid, or None."""
         for value, kind in (
             (self.resource, AclResource),
             (self.pattern, AclPattern),
@@ -172,7 +172,7 @@ class AclFilter:
 
 
 def acl_problem(acl: Acl) -> str | None:
-    """Why a rule can't be made, or None; the sentences are Kafka's where it has some."""
+    """Why the ACL is invalid, or None; in Kafka's words where it has some."""
     for value, kind in (
         (acl.resource, AclResource),
         (acl.pattern, AclPattern),

@@ -1,6 +1,6 @@
-"""The audit log: every decision in the words of Kafka's authorizer, or as lines of JSON.
+"""The audit log: every authorization decision, in the format of Kafka's authorizer or as JSON.
 
-Denials are logged at INFO, what was allowed at DEBUG, to the logger that Kafka's operators know.
+Denials are logged at INFO and grants at DEBUG, to the logger that Kafka's operators know.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(LOGGER)
 
 
 class Audit:
-    """Writes decisions down. `allowed_too` says whether anybody wants to read of what went well."""
+    """Logs decisions. `allowed_too` is true if grants are logged as well."""
 
     __slots__ = ("_json",)
 
@@ -90,5 +90,5 @@ class Audit:
 
 
 def printable(text: str) -> str:
-    """Names come from clients: one with a line break must not write a line of its own."""
+    """Escapes control characters: a name from a client must not forge a line of the log."""
     return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,14 +1,14 @@
-"""The authorizer: who may do what, by Kafka's rules.
+"""The authorizer: Kafka's rules for what a principal may do, the first one that applies.
 
-    a super user may                             super.users
-    a DENY that matches forbids                  whatever else allows
-    an ALLOW that matches allows                 also by an operation that implies this one
-    nothing matches: forbidden                   unless allow.everyone.if.no.acl.found is set and
-                                                 there is no rule at all for the resource
+    a super user             is allowed (super.users)
+    a DENY matches           is denied, whatever else allows it
+    an ALLOW matches         is allowed, also by an operation that implies this one
+    nothing matches          is denied, unless allow.everyone.if.no.acl.found is set and no ACL at
+                             all is for the resource
 
-`decide` finds out; `Rights` remembers it for one principal from one host, so that a request costs
-one look-up for each of its topics. A change of the rules makes another `AclIndex`, and all that
-was remembered is dropped with the old one.
+`decide` decides; `Rights` caches its decisions for one principal from one host, so that a request
+costs one lookup per topic. A change of the ACLs makes a new `AclIndex`, and all caches are dropped
+with the old one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ottla.auth.acls import (
 )
 from ottla.auth.principal import Principal
 
-RIGHTS_MAX: Final = 10_000  # principals with hosts; more than that, and all are looked up again
-NAME_LENGTH_MAX: Final = 1024  # of what is remembered; topics have 249
+RIGHTS_MAX: Final = 10_000  # pairs of principal and host; one more empties the cache
+NAME_LENGTH_MAX: Final = 1024  # longer names are not cached; a topic's has 249 at most
 DECISIONS_MAX: Final = 10_000  # of one principal from one host
 
 SUPER_USER: Final = "SuperUser"
@@ -43,7 +43,7 @@ DEFAULT_ALLOW: Final = "DefaultAllow"
 
 @dataclass(slots=True, frozen=True)
 class Decision:
-    """Yes or no, and the rule behind it: a super user's, an ACL, or the default."""
+    """Allowed or not, and the rule behind it: super user, an ACL, or the default."""
 
     allowed: bool
     rule: str
@@ -54,13 +54,13 @@ class Decision:
 
 
 class AclIndex:
-    """All rules of a cluster, found by resource."""
+    """All ACLs of a cluster, indexed by resource."""
 
     def __init__(self, acls: Iterable[Acl] = ()) -> None:
         self.acls = frozenset(acls)
         self._literal: dict[tuple[int, str], list[Acl]] = {}
         self._prefixed: dict[tuple[int, str], list[Acl]] = {}
-        self._lengths: dict[int, list[int]] = {}  # of prefixes, by type of resource
+        self._lengths: dict[int, list[int]] = {}  # of prefixes, by resource type
         for acl in sorted(self.acls):
             table = self._literal if acl.pattern == AclPattern.LITERAL else self._prefixed
             table.setdefault((acl.resource, acl.name), []).append(acl)
@@ -70,7 +70,7 @@ class AclIndex:
                 lengths.append(len(name))
 
     def matching(self, resource: int, name: str) -> Iterator[Acl]:
-        """The rules for a resource of this name, whomever they are for."""
+        """The ACLs of a resource with this name, for any principal."""
         yield from self._literal.get((resource, name), ())
         if name != WILDCARD:
             yield from self._literal.get((resource, WILDCARD), ())
@@ -86,7 +86,7 @@ class AclIndex:
 
 
 class Authorizer:
-    """The decisions of one broker. `use` takes the rules of the newest image."""
+    """The decisions of one broker. `use` takes the ACLs of the newest metadata image."""
 
     def __init__(
         self, *, super_users: frozenset[str] = frozenset(), allow_if_no_acl: bool = False
@@ -101,7 +101,7 @@ class Authorizer:
         self._rights = {}
 
     def rights(self, principal: Principal, host: str) -> Rights:
-        """What is remembered of a principal from a host; stale when `index` is another one."""
+        """The cached decisions of a principal from a host; stale once `index` is another one."""
         found = self._rights.get((principal, host))
         if found is None:
             if len(self._rights) >= RIGHTS_MAX:
@@ -138,7 +138,7 @@ class Authorizer:
     def decide_any(
         self, principal: Principal, host: str, operation: int, resource: int
     ) -> Decision:
-        """Whether there can be a resource of this type on which the operation is allowed."""
+        """Allowed if the operation is allowed on any resource of this type that could exist."""
         who = str(principal)
         if who in self.super_users:
             return Decision(True, SUPER_USER)
@@ -161,7 +161,7 @@ class Authorizer:
 
 
 class Rights:
-    """Decisions for one principal from one host, each made once."""
+    """The cached decisions for one principal from one host."""
 
     __slots__ = (
         "_any",
@@ -181,13 +181,13 @@ class Rights:
         self.host = host
         self._decisions: dict[tuple[int, int, str], Decision] = {}
         self._any: dict[tuple[int, int], Decision] = {}
-        # Topics of which it is known that they may be read or written: what Fetch and Produce look
-        # at first. They are not kept while what is allowed has to be logged.
+        # Topics that may be read or written: the first thing that Fetch and Produce look at. They
+        # stay empty while grants have to be logged.
         self.readable: set[str] = set()
         self.writable: set[str] = set()
 
     def decision(self, operation: int, resource: int, name: str) -> Decision:
-        """HOT: one look-up, once it was asked."""
+        """HOT: one lookup once it is cached."""
         key = (operation, resource, name)
         try:
             return self._decisions[key]
@@ -198,7 +198,7 @@ class Rights:
             self.readable.clear()
             self.writable.clear()
         found = self._authorizer.decide(self.principal, self.host, operation, resource, name)
-        if len(name) <= NAME_LENGTH_MAX:  # nobody fills the memory with names that he made up
+        if len(name) <= NAME_LENGTH_MAX:  # made-up names must not fill the memory
             self._decisions[key] = found
         return found
 
@@ -225,7 +225,7 @@ def _is_for(acl: Acl, who: str, host: str) -> bool:
 
 
 def _dominated(allow: Acl, denied: Iterable[Acl]) -> bool:
-    """Whether a DENY forbids all that this ALLOW allows."""
+    """True if a DENY denies everything that this ALLOW allows."""
     if allow.pattern == AclPattern.LITERAL and allow.name == WILDCARD:
         return False
     for deny in denied:
@@ -238,6 +238,7 @@ def _dominated(allow: Acl, denied: Iterable[Acl]) -> bool:
 
 
 def parse_super_users(text: str) -> frozenset[str]:
-    """`User:a;User:b`: semicolons, as names of TLS clients have commas. ValueError for others."""
+    """`User:a;User:b`: with semicolons, because names of TLS clients have commas. ValueError for
+    text that is not a principal."""
     users = [part.strip() for part in text.split(";")]
-    return frozenset(str(Principal.parse(each)) for each in users if each)
+    return frozenset(str(Principal.parse(name)) for name in users if name)

@@ -1,9 +1,9 @@
 """A certificate's subject as Java writes it (RFC 2253): `CN=alice,OU=team,O=org`.
 
-The principal of a TLS client is this text, and ACLs name it, so it has to be Java's to the letter:
-the most specific name first, the few attributes that RFC 2253 knows by name, all others as their
-object identifier with the value in hexadecimal. It is read from the certificate's own bytes,
-because `ssl` gives names without their types.
+This text is the principal of a TLS client, and ACLs name it, so it must be Java's to the letter:
+the most specific name first, the few attributes that RFC 2253 names, all others as their object
+identifier with the value in hexadecimal. It is parsed from the certificate's bytes, because `ssl`
+returns names without their types.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class DerElement(NamedTuple):
     whole: bytes
 
 
-def subject_name(certificate: bytes) -> str:
-    """The subject of a certificate in DER; ValueError if that is not what it is."""
+def distinguished_name(certificate: bytes) -> str:
+    """The subject of a certificate in DER; ValueError if the bytes are not a certificate."""
     try:
         outer = elements(certificate)[0]
         fields = elements(elements(outer.content)[0].content)
@@ -58,11 +58,11 @@ def subject_name(certificate: bytes) -> str:
         raise ValueError("not a certificate") from None
     if subject.tag != SEQUENCE:
         raise ValueError("not a certificate")
-    return ",".join(_relative(each) for each in reversed(elements(subject.content)))
+    return ",".join(_relative(element) for element in reversed(elements(subject.content)))
 
 
 def _relative(element: DerElement) -> str:
-    """One step of the name; several attributes of one step are joined by a plus sign."""
+    """One relative distinguished name; several attributes in it are joined by a plus sign."""
     if element.tag != SET:
         raise ValueError("not a relative distinguished name")
     return "+".join(_attribute(pair) for pair in elements(element.content))
@@ -98,11 +98,11 @@ def identifier(content: bytes) -> str:
             numbers.append(value)
             value = 0
     first = min(numbers[0] // 40, 2)
-    return ".".join(str(each) for each in (first, numbers[0] - 40 * first, *numbers[1:]))
+    return ".".join(str(number) for number in (first, numbers[0] - 40 * first, *numbers[1:]))
 
 
 def elements(data: bytes) -> list[DerElement]:
-    """The elements that lie one after the other in `data`."""
+    """The consecutive elements in `data`."""
     found: list[DerElement] = []
     position = 0
     while position < len(data):

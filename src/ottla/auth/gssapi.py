@@ -2,14 +2,14 @@
 
     client                               server
     token of its context             ->
-                                     <-  token of ours           until both contexts are complete
+                                     <-  token of the server's   until both contexts are complete
     (nothing)                        ->
-                                     <-  wrapped: the security layers that we offer
-    wrapped: the one it takes, authzid ->
+                                     <-  wrapped: the security layers that the server offers
+    wrapped: the chosen one, authzid ->
 
-The only layer is none: TLS protects what comes after. The authzid is read and not used, as in
-Kafka: kafka-python, for one, sends the name of the service there. Whoever holds a ticket is the
-ticket's principal and nobody else.
+The only layer on offer is none: TLS protects what follows. The authzid is ignored, as in Kafka,
+because kafka-python, for one, sends the service's name there. A client is always the principal of
+its ticket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ottla.auth.kerberos_names import ShortNames
+from ottla.auth.kerberos_short_namer import KerberosShortNamer
 from ottla.auth.principal import user
 from ottla.auth.sasl import SaslStep, refused
 
@@ -34,15 +34,15 @@ log = logging.getLogger("ottla.auth.gssapi")
 
 
 class GssFailure(Exception):
-    """The library's words: for a log of ours, not for the peer."""
+    """The library's message, for the local log and not for the peer."""
 
 
 class GssContext(Protocol):
-    """One side of a login. GssFailure comes of whatever the peer should not have sent."""
+    """One side of a login. GssFailure for any token that the peer should not have sent."""
 
     complete: bool
-    peer: str  # who the other side is, when it is complete
-    lifetime_s: int | None  # how long its ticket is good; None is without end
+    peer: str  # the other side's principal, once complete
+    lifetime_s: int | None  # of its ticket; None is without end
 
     def step(self, token: bytes) -> bytes: ...
 
@@ -57,7 +57,7 @@ class GssapiMechanism:
     name = "GSSAPI"
 
     def __init__(
-        self, accept: Callable[[], GssContext], names: ShortNames, *, max_reauth_ms: int = 0
+        self, accept: Callable[[], GssContext], names: KerberosShortNamer, *, max_reauth_ms: int = 0
     ) -> None:
         self.max_reauth_ms = max_reauth_ms
         self._accept = accept
@@ -70,7 +70,7 @@ class GssapiMechanism:
 class GssapiExchange:
     """The context, then the layers."""
 
-    def __init__(self, context: GssContext, names: ShortNames) -> None:
+    def __init__(self, context: GssContext, names: KerberosShortNamer) -> None:
         self._context = context
         self._names = names
         self._steps = 0
@@ -78,7 +78,7 @@ class GssapiExchange:
         self._expires_at_ms: int | None = None
 
     def step(self, token: bytes, now_ms: int) -> SaslStep:
-        """One sentence for every failure: the reason is in our log only."""
+        """The client gets the same message for every failure; the reason is only logged."""
         try:
             if not self._context.complete:
                 return self._establish(token, now_ms)
@@ -86,20 +86,20 @@ class GssapiExchange:
                 return self._offer(token)
             return self._finish(token)
         except (GssFailure, ValueError) as failure:
-            log.info("A GSSAPI login failed: %s", failure)
+            log.info("GSSAPI login failed: %s", failure)
             raise refused(REFUSAL) from None
 
     def _establish(self, token: bytes, now_ms: int) -> SaslStep:
         self._steps += 1
         if self._steps > CONTEXT_STEPS_MAX:
-            raise ValueError("the context does not come to an end")
+            raise ValueError("the context is not complete after all its tokens")
         context = self._context
         answer = context.step(token)
         if not context.complete:
             return SaslStep(answer)
         if context.lifetime_s is not None:
             self._expires_at_ms = now_ms + context.lifetime_s * 1000
-        # A client that asked for no proof of ours has nothing to wait for but the layers.
+        # Without mutual authentication there is no token for the client: the offer comes at once.
         return SaslStep(answer) if answer else self._offer(b"")
 
     def _offer(self, token: bytes) -> SaslStep:
@@ -118,15 +118,15 @@ class GssapiExchange:
 
 @dataclass(frozen=True, slots=True)
 class GssStart:
-    """A client's context whose first token is there: the ticket has been fetched for it."""
+    """A client's context and its first token, for which the ticket has been fetched."""
 
     context: GssContext
     token: bytes
 
 
 def gssapi_client(start: GssStart) -> Generator[bytes, bytes, None]:
-    """Our tokens; it is sent the broker's answers. The broker proves that it has the service's
-    key, and we are whom our ticket names: no authzid."""
+    """Yields the client's tokens and takes the broker's. The broker proves that it has the
+    service's key; the client sends no authzid, since its ticket names it."""
     context, token = start.context, start.token
     try:
         for _ in range(CONTEXT_STEPS_MAX):

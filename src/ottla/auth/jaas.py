@@ -2,8 +2,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="b" password="s";
 
-The text names Java classes that Kafka would load. Here it can name only the modules below: a class
-that somebody slips into a configuration is refused, never looked for (CVE-2023-25194).
+The text names Java classes, which Kafka loads. Here it can name only the modules below: any other
+class is refused and never looked for (CVE-2023-25194).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class JaasEntry:
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """ValueError says what is wrong; it never repeats a value, which may be a password."""
+    """ValueError says what is wrong without repeating a value, which may be a password."""
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[-1] != (True, ";"):
         raise ValueError("JAAS config entry not terminated by semi-colon")
     (_, name), (_, flag), *rest = tokens[:-1]
     if name not in MODULES:
-        raise ValueError(f"login module {name} is not known here: one of {', '.join(MODULES)}")
+        raise ValueError(f"unknown login module {name}: must be one of {', '.join(MODULES)}")
     if flag.lower() not in CONTROL_FLAGS:
         raise ValueError(
             f"the control flag of {name} must be one of required, requisite, sufficient, optional"
@@ -60,12 +60,12 @@ def _options(tokens: list[tuple[bool, str]]) -> dict[str, str]:
     options: dict[str, str] = {}
     if len(tokens) % 3:
         raise ValueError("options of a login module have the form name=value")
-    for place in range(0, len(tokens), 3):
-        (key_sign, key), equals, (value_sign, value) = tokens[place : place + 3]
+    for index in range(0, len(tokens), 3):
+        (key_sign, key), equals, (value_sign, value) = tokens[index : index + 3]
         if key_sign or value_sign or equals != (True, "="):
             raise ValueError("options of a login module have the form name=value")
         if key in options:
-            raise ValueError(f"option {key} is there twice")
+            raise ValueError(f"option {key} is set twice")
         options[key] = value
     return options
 

@@ -1,8 +1,8 @@
-"""JSON web tokens: signed by a key that the operator named, for us, and not over.
+"""Validation of JSON web tokens: signature, issuer, audience and expiry.
 
-Two of Kafka's CVEs are the lesson (2026-33557, 2026-110985): a validator that has no keys must
-refuse every token, not skip the signature. Here a token without a signature is refused whatever
-its header says, and an algorithm with a shared secret (HS*) is never tried with a public key.
+The lesson of two Kafka CVEs (2026-33557, 2026-110985): a validator without keys must refuse every
+token, not skip the signature. Here a token without a signature is refused whatever its header
+says, and an algorithm with a shared secret (HS*) is never tried with a public key.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from ottla.auth.oauthbearer import AcceptedToken
+from ottla.auth.bearer_token import AcceptedToken
 
 KEY_TYPES: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "EdDSA": "OKP",
 }
-"""The algorithms that are accepted, and the keys that they need: all of them have two halves."""
+"""The accepted algorithms, all of them asymmetric, and the type of key that each needs."""
 
 
 @dataclass(slots=True, frozen=True)
 class JwtRules:
-    """What a token has to say; None and () are not asked for."""
+    """What a token must claim; None and () are not checked."""
 
     audiences: tuple[str, ...] = ()
     issuer: str | None = None
@@ -36,7 +36,7 @@ class JwtRules:
 
 @dataclass(slots=True, frozen=True)
 class VerificationKey:
-    """A public key of the provider: of this type, perhaps for one algorithm only."""
+    """A public key of the provider; `algorithm` is set if it is for one algorithm only."""
 
     type: str
     algorithm: str | None
@@ -48,11 +48,11 @@ class VerificationKey:
 
 class VerificationKeys(Protocol):
     def find(self, key_id: str | None, now_ms: int) -> VerificationKey | None:
-        """The key of this id; None asks for the only key. The source may look for new ones."""
+        """The key with this id; None asks for the only key. May trigger a fetch of new keys."""
         ...
 
 
-class SignedTokens:
+class SignedJwtValidator:
     """A TokenValidator for tokens that a provider has signed."""
 
     def __init__(self, keys: VerificationKeys, rules: JwtRules) -> None:
@@ -76,7 +76,7 @@ class SignedTokens:
         if key is None or not key.fits(algorithm):
             raise ValueError("no key of the provider is known for this token")
         try:
-            # Times are compared with now_ms below: PyJWT would ask the clock.
+            # `accepted` compares the times with now_ms: PyJWT would use the machine's clock.
             claims = self._jwt.decode(
                 token,
                 key.key,
@@ -95,8 +95,8 @@ class SignedTokens:
         return accepted(claims, self._rules, now_ms)
 
 
-class UnsecuredTokens:
-    """A TokenValidator that believes every token: for tests of clients, and for nothing else."""
+class UnsecuredJwtValidator:
+    """A TokenValidator that accepts every unsigned token, for tests of clients only."""
 
     def __init__(self, rules: JwtRules) -> None:
         self._rules = rules
@@ -109,7 +109,7 @@ class UnsecuredTokens:
 
 
 def accepted(claims: Mapping[str, Any], rules: JwtRules, now_ms: int) -> AcceptedToken:
-    """ValueError unless the claims are ours, of now, and name somebody."""
+    """ValueError unless the claims name this service, the present time and a principal."""
     expires_ms = _time_ms(claims, "exp", needed=True)
     if now_ms >= expires_ms + rules.skew_ms:
         raise ValueError("the token has expired")
@@ -122,7 +122,7 @@ def accepted(claims: Mapping[str, Any], rules: JwtRules, now_ms: int) -> Accepte
     audience = claims.get("aud", ())
     audiences = [audience] if isinstance(audience, str) else audience
     if rules.audiences and not (
-        isinstance(audiences, list | tuple) and any(each in rules.audiences for each in audiences)
+        isinstance(audiences, list | tuple) and any(name in rules.audiences for name in audiences)
     ):
         raise ValueError("the token is for another audience")
     name = claims.get(rules.name_claim)
@@ -144,7 +144,7 @@ def _time_ms(claims: Mapping[str, Any], name: str, *, needed: bool) -> int:
 
 
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and claims, not verified."""
+    """Header and claims, unverified."""
     parts = token.split(".")
     if len(parts) != 3 or not parts[0] or not parts[1]:
         raise ValueError("not a JSON web token")

@@ -1,4 +1,4 @@
-"""Krb5LoginModule in `sasl.jaas.config`: whose ticket or key, and where it is.
+"""Krb5LoginModule in `sasl.jaas.config`: the principal, and where its key or ticket is.
 
 com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true
     keyTab="/etc/kafka.keytab" principal="kafka/host@REALM";
@@ -22,7 +22,7 @@ TEXTS: Final = frozenset({"keyTab", "principal", "ticketCache", "serviceName"})
 
 @dataclass(frozen=True, slots=True)
 class KerberosLogin:
-    """`keytab` or, where there is none, a cache of tickets (empty: the default one)."""
+    """`keytab`, or without one a ticket cache (empty: the default one)."""
 
     service: str
     principal: str = ""
@@ -34,9 +34,9 @@ def kerberos_login(options: Mapping[str, str], service: str) -> KerberosLogin:
     """`service` is sasl.kerberos.service.name. ValueError says what is wrong."""
     for name, value in options.items():
         if name not in FLAGS and name not in TEXTS:
-            raise ValueError(f"option {name} of Krb5LoginModule is not known here")
+            raise ValueError(f"option {name} of Krb5LoginModule is not supported")
         if name in FLAGS and value.lower() not in ("true", "false"):
-            raise ValueError(f"option {name} of Krb5LoginModule is true or false")
+            raise ValueError(f"option {name} of Krb5LoginModule must be true or false")
     service = _service(options.get("serviceName", ""), service)
     principal = options.get("principal", "")
     if _is(options, "useKeyTab"):

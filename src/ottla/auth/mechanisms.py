@@ -9,7 +9,7 @@ from typing import Final
 from ottla.auth.jaas import JaasEntry, parse_jaas
 from ottla.auth.plain import PlainMechanism
 from ottla.auth.sasl import SaslMechanism
-from ottla.auth.sasl_client import CLIENT_MECHANISMS
+from ottla.auth.sasl_client import SASL_CLIENT_MECHANISMS
 from ottla.auth.scram import HASHES
 from ottla.auth.scram_server import ScramMechanism, ScramUsers
 from ottla.config.definition import ConfigError
@@ -28,9 +28,9 @@ def build_mechanisms(
     secret: bytes,
     builders: Mapping[str, MechanismBuilder] = MappingProxyType({}),
 ) -> Mapping[str, SaslMechanism]:
-    """By name, in the order of `sasl.enabled.mechanisms`; ConfigError for what can't be served.
+    """By name, in the order of `sasl.enabled.mechanisms`; ConfigError if one can't be served.
 
-    `builders` make those that need more than settings: keys of a provider, a library.
+    `builders` make the mechanisms that need more than settings: a provider's keys, a library.
     """
     enabled = settings.get("sasl.enabled.mechanisms")
     assert isinstance(enabled, tuple)
@@ -53,7 +53,7 @@ def build_mechanisms(
 
 
 def jaas_entry(settings: ListenerSettings, mechanism: str) -> JaasEntry:
-    """The mechanism's login module on this listener: users for PLAIN, our own name elsewhere."""
+    """The mechanism's login module on this listener: PLAIN's users, or the broker's own login."""
     text = settings.get(JAAS, mechanism)
     full = f"listener.name.{settings.listener.lower()}.{mechanism.lower()}.{JAAS}"
     if text is None:
@@ -69,6 +69,6 @@ def jaas_entry(settings: ListenerSettings, mechanism: str) -> JaasEntry:
 
 
 def _not_served(settings: ListenerSettings, name: str) -> ConfigError:
-    reason = f"{name} is not served, only {', '.join(CLIENT_MECHANISMS)} are"
+    reason = f"{name} is not supported; supported are {', '.join(SASL_CLIENT_MECHANISMS)}"
     property_name = f"listener.name.{settings.listener.lower()}.sasl.enabled.mechanisms"
     return ConfigError([(property_name, name, reason)])

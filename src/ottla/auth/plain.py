@@ -1,8 +1,8 @@
-"""SASL PLAIN (RFC 4616): user and password in the clear, so meant for TLS.
+"""SASL PLAIN (RFC 4616): user and password in the clear, so use it with TLS only.
 
     [authzid] NUL user NUL password
 
-Users stand in the listener's `sasl.jaas.config` as user_<name>="password".
+The listener's `sasl.jaas.config` lists the users as user_<name>="password".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PlainMechanism:
 
 
 class PlainExchange:
-    """One token, one verdict."""
+    """One token decides."""
 
     def __init__(self, passwords: Mapping[str, bytes]) -> None:
         self._passwords = passwords
@@ -55,15 +55,16 @@ class PlainExchange:
             raise refused("Authentication failed: username not specified")
         if not password:
             raise refused("Authentication failed: password not specified")
-        # CVE-2017-12610: who asks to act for somebody else is refused, not obeyed.
+        # CVE-2017-12610: a client that asks to act for another user is refused.
         if authzid not in (b"", name):
             raise refused(
                 "Authentication failed: Client requested an authorization id that is different"
                 " from username"
             )
-        who = name.decode(errors="surrogateescape")  # what is not UTF-8 equals no user's name
+        who = name.decode(errors="surrogateescape")  # bytes that are not UTF-8 match no user
         known = self._passwords.get(who)
-        # Compared in constant time (CVE-2021-38153), and also where there is no such user.
+        # In constant time (CVE-2021-38153), and also for unknown users, so that the time taken
+        # does not show which users exist.
         if not hmac.compare_digest(known or b"\0", password):
             raise refused("Authentication failed: Invalid username or password")
         return SaslStep(principal=user(who))

@@ -1,4 +1,4 @@
-"""A principal: what a connection has proven to be, and what ACLs and quotas speak of."""
+"""Principals: the identity that a connection has proven, to which ACLs and quotas apply."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ USER_TYPE: Final = "User"
 
 @dataclass(slots=True, frozen=True)
 class Principal:
-    """`User:alice`. The name may hold anything, colons and commas of a TLS subject included."""
+    """`User:alice`. The name may contain anything, even the colons and commas of a TLS subject."""
 
     type: str
     name: str
-    # Proven by a delegation token. No part of who it is: ACLs and quotas do not look at it.
+    # Authenticated by a delegation token. Not part of the identity: ACLs and quotas ignore it.
     token_authenticated: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -26,7 +26,7 @@ class Principal:
 
     @classmethod
     def parse(cls, text: str) -> Principal:
-        """`Type:name`; ValueError for what is not in that form."""
+        """`Type:name`; ValueError for any other form."""
         kind, colon, name = text.partition(":")
         if not colon or not kind or not name:
             raise ValueError(f"expected a string in format principalType:principalName: {text}")

@@ -8,8 +8,8 @@ The connection decides which requests may come when, delays the answer to a fail
 `outcome.error` set: send it with `outcome.message`, then close. `outcome.done`: the connection
 belongs to `outcome.principal`, for `session_lifetime_ms` if that is not 0. The session's end is
 `server.expires_at_ms`; after it every request but SaslHandshake closes the connection. Credentials
-end by the wall time, sessions by a clock that nobody sets: a machine whose wall time jumps must
-neither end all sessions nor refuse their renewal.
+expire by wall time, sessions by the monotonic clock: a machine whose wall time jumps must neither
+end all sessions nor refuse their renewal.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from ottla.auth.principal import Principal
 from ottla.errors import ErrorCode, KafkaError
 
 REAUTHENTICATION_INTERVAL_MS: Final = 1000
-"""A client that begins again sooner than this is refused, as Kafka does it."""
+"""A client that re-authenticates sooner than this is refused, as by Kafka."""
 
 
 @dataclass(slots=True, frozen=True)
 class SaslStep:
-    """A mechanism's answer to one token: another token, or the principal at the end."""
+    """A mechanism's answer to one token: another token, or at the end the principal."""
 
-    token: bytes | None = b""  # None: not a word, where an answer is no more than a token
+    token: bytes | None = b""  # None: no reply at all where tokens are bare (SaslHandshake v0)
     principal: Principal | None = None
-    expires_at_ms: int | None = None  # of the credential itself: a token's own end
+    expires_at_ms: int | None = None  # of the credential itself, such as a token
 
 
 class SaslExchange(Protocol):
-    """One run of a mechanism. KafkaError(SASL_AUTHENTICATION_FAILED) is its failure."""
+    """One run of a mechanism; KafkaError(SASL_AUTHENTICATION_FAILED) if it fails."""
 
     def step(self, token: bytes, now_ms: int) -> SaslStep: ...
 
 
 class SaslMechanism(Protocol):
-    """What a listener has enabled: it begins an exchange for each connection."""
+    """A mechanism of a listener, which begins an exchange for each connection."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def max_reauth_ms(self) -> int:
-        """`connections.max.reauth.ms`: how long a session may last; 0 is without end."""
+        """`connections.max.reauth.ms`: how long a session may last; 0 means no limit."""
         ...
 
     def exchange(self) -> SaslExchange: ...
@@ -56,7 +56,7 @@ class SaslMechanism(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class SaslOutcome:
-    """What SaslAuthenticate answers."""
+    """The fields of a SaslAuthenticate response."""
 
     token: bytes | None = b""
     done: bool = False
@@ -67,11 +67,11 @@ class SaslOutcome:
 
 
 class SaslServer:
-    """One connection's authentication; `principal` is what it has proven, if anything."""
+    """One connection's authentication; `principal` is None until it has succeeded."""
 
     def __init__(self, mechanisms: Mapping[str, SaslMechanism]) -> None:
         self._mechanisms = mechanisms
-        self._mechanism: SaslMechanism | None = None  # the one that a handshake has chosen
+        self._mechanism: SaslMechanism | None = None  # the one that the handshake chose
         self._exchange: SaslExchange | None = None
         self._proven_by: str | None = None
         self._began_ms: int | None = None  # the last re-authentication
@@ -81,7 +81,7 @@ class SaslServer:
 
     @property
     def mechanisms(self) -> list[str]:
-        """What SaslHandshake lists, whatever its error."""
+        """The mechanisms that SaslHandshake lists, whatever its error."""
         return list(self._mechanisms)
 
     @property
@@ -91,11 +91,11 @@ class SaslServer:
 
     @property
     def authenticating(self) -> bool:
-        """Whether a handshake was made whose tokens are still to come."""
+        """True if there was a handshake whose tokens are still to come."""
         return self._exchange is not None or self._refusal is not None
 
     def handshake(self, mechanism: str, monotonic_ms: int) -> ErrorCode:
-        """Choose a mechanism; on a connection that is authenticated this begins it once more."""
+        """Choose a mechanism; on an authenticated connection this begins a re-authentication."""
         if self.authenticating:
             return ErrorCode.ILLEGAL_SASL_STATE
         if self.principal is not None and not self._may_begin(monotonic_ms):
@@ -104,7 +104,7 @@ class SaslServer:
         if chosen is None:
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM
         if self._proven_by is not None and self._proven_by != mechanism:
-            # Kafka takes the handshake and refuses the token: clients know that order of things.
+            # As in Kafka the handshake succeeds and the token is refused: clients expect that.
             self._refusal = (
                 f"SASL mechanism '{mechanism}' requested by client is not supported for"
                 f" re-authentication of mechanism '{self._proven_by}'"
@@ -160,7 +160,7 @@ class SaslServer:
         return SaslOutcome(step.token, True, principal, lifetime_ms)
 
     def _failed(self, error: ErrorCode, message: str) -> SaslOutcome:
-        """Nothing that was proven before counts any more: the connection is to be closed."""
+        """An earlier authentication no longer counts, and the connection must be closed."""
         self._exchange = None
         self._refusal = None
         self.principal = None
@@ -168,7 +168,7 @@ class SaslServer:
 
 
 def _lifetime_ms(expires_at_ms: int | None, max_reauth_ms: int, now_ms: int) -> int:
-    """The credential's end or the operator's limit, whichever comes first; 0 for neither."""
+    """Until the credential expires or the operator's limit, whichever is first; 0 for neither."""
     limits = [max_reauth_ms] if max_reauth_ms > 0 else []
     if expires_at_ms is not None:
         limits.append(max(expires_at_ms - now_ms, 1))

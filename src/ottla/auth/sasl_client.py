@@ -1,8 +1,8 @@
-"""The client's side of SASL: who we are, and what we say to a broker.
+"""The client's side of SASL: a login, and the tokens that it exchanges with a broker.
 
-No I/O: `SaslLogin.exchange` gives the tokens to send and takes the broker's answers. Clients
-(client/protocol/connection.py) and brokers that speak to each other (net/line.py) drive the same
-exchange.
+No I/O: `SaslLogin.exchange` yields the tokens to send and takes the broker's answers. Clients
+(client/protocol/connection.py) and connections between brokers (net/inter_broker_connection.py)
+drive the same exchange.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ottla.auth.scram import HASHES, ScramClient
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = GssapiMechanism.name
-CLIENT_MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
+SASL_CLIENT_MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
 _SEPARATOR: Final = "\x01"
-_KILL: Final = b"\x01"  # RFC 7628: a client's answer to an error, after which the server fails
+_KILL: Final = b"\x01"  # RFC 7628: the client's reply to an error, after which the server fails
 
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """A bearer token, who it stands for, and when (time.time) it ends."""
+    """A bearer token, its principal, and when it expires by `time.time`."""
 
     value: str = field(repr=False)
     principal: str
@@ -41,7 +41,7 @@ class BearerSource(Protocol):
     """Where bearer tokens come from."""
 
     def token(self) -> BearerToken:
-        """The one that is good now. It may wait for an endpoint: not on an event loop."""
+        """The valid token. May wait for an endpoint, so not on an event loop."""
         ...
 
 
@@ -49,15 +49,15 @@ class TicketSource(Protocol):
     """Where Kerberos tickets come from."""
 
     def begin(self, host: str) -> GssStart:
-        """A login at the service on this host. It may wait for a KDC: not on an event loop."""
+        """A login to the service on this host. May wait for a KDC, so not on an event loop."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """A user's proof by one mechanism. `is_token`: the user is a delegation token's id (KIP-48).
+    """A user's login by one mechanism. `is_token`: the user is a delegation token's id (KIP-48).
     With OAUTHBEARER the proof comes from `source`, with GSSAPI from `tickets`, and `user` is only
-    for people who read errors.
+    used in error messages.
     """
 
     mechanism: str
@@ -76,16 +76,16 @@ class SaslLogin:
         return f"delegation token {self.user}" if self.is_token else f"User:{self.user}"
 
     def proof(self, host: str) -> Proof | None:
-        """What `exchange` needs for the broker on this host. It may wait for others: not on an
+        """What `exchange` needs for the broker on this host. May wait for a service, so not on an
         event loop."""
         if self.tickets is not None:
             return self.tickets.begin(host)
         return None if self.source is None else self.source.token()
 
     def exchange(self, proof: Proof | None = None) -> Generator[bytes, bytes, None]:
-        """Our tokens; it is sent the broker's answers.
+        """Yields tokens and takes the broker's answers.
 
-        KafkaError if the broker does not want us, or is not who it should be.
+        KafkaError if the broker refuses the login, or fails to prove its own identity.
         """
         if self.mechanism == PLAIN:
             yield f"\0{self.user}\0{self.password}".encode()
@@ -103,7 +103,7 @@ class SaslLogin:
 
 
 def status_of(answer: bytes | str) -> str:
-    """What a broker says of a token it does not take: {"status":"invalid_token"}."""
+    """The status in a broker's reply to a refused token: {"status":"invalid_token"}."""
     try:
         found = json.loads(answer)
         return str(found.get("status", "invalid_token"))

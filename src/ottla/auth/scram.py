@@ -1,7 +1,7 @@
-"""SCRAM (RFC 5802, RFC 7677): what is kept of a password, and the client's side of the exchange.
+"""SCRAM (RFC 5802, RFC 7677): the stored credential, and the client's side of the exchange.
 
-The client proves that it knows the password without sending it, and the server proves that it
-knows it, too. `scram_server.py` has the other side.
+The client proves that it knows the password without sending it, and the server proves that it has
+the credential. `scram_server.py` has the other side.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ottla.auth.sasl import refused
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4096
-ITERATIONS_MAX: Final = 16384  # of a credential that we keep: the client's work, KIP-554
-CHALLENGE_ITERATIONS_MAX: Final = 1_000_000  # a broker that wants more is after our processor
+ITERATIONS_MAX: Final = 16384  # of a stored credential (KIP-554): they cost the client CPU time
+CHALLENGE_ITERATIONS_MAX: Final = 1_000_000  # more is an attack on the client's CPU
 NONCE_BYTES: Final = 24
 SALT_BYTES: Final = 24
 NO_BINDING: Final = "n,,"
@@ -28,7 +28,7 @@ TOKEN_EXTENSION: Final = "tokenauth"
 
 @dataclass(slots=True, frozen=True)
 class ScramCredential:
-    """What the server keeps: enough to check a proof, not enough to make one."""
+    """What the server stores: enough to verify a proof, not enough to make one."""
 
     salt: bytes
     stored_key: bytes
@@ -36,7 +36,7 @@ class ScramCredential:
     iterations: int
 
     def __str__(self) -> str:
-        """As Kafka writes it in a user's node."""
+        """As Kafka writes it into ZooKeeper."""
         parts = (
             ("salt", _base64(self.salt)),
             ("stored_key", _base64(self.stored_key)),
@@ -61,7 +61,7 @@ class ScramCredential:
     def of_salted(
         cls, mechanism: str, salt: bytes, salted_password: bytes, iterations: int
     ) -> ScramCredential:
-        """From what AlterUserScramCredentials carries: the client did the long work."""
+        """From the fields of AlterUserScramCredentials: the client has salted the password."""
         name = HASHES[mechanism]
         client_key = hmac.digest(salted_password, b"Client Key", name)
         stored_key = hashlib.new(name, client_key).digest()
@@ -82,7 +82,7 @@ class ScramCredential:
 
 
 class ScramClient:
-    """What a client says: `first`, `final` to a challenge; `verify` the broker's last word."""
+    """The client's messages: `first`, then `final` to the challenge; `verify` checks the last."""
 
     def __init__(
         self,
@@ -106,15 +106,15 @@ class ScramClient:
         return f"{NO_BINDING}{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """The proof that we know the password."""
+        """The proof of the password."""
         text = _text(challenge)
         said = attributes(text)
         try:
             nonce, salt, iterations = said["r"], base64.b64decode(said["s"]), int(said["i"])
         except (KeyError, ValueError):
-            raise refused(said.get("e", "the broker's challenge makes no sense")) from None
+            raise refused(said.get("e", "the broker's challenge is malformed")) from None
         if not nonce.startswith(self._nonce) or not 0 < iterations <= CHALLENGE_ITERATIONS_MAX:
-            raise refused("the broker's challenge is not an answer to us")
+            raise refused("the broker's challenge does not belong to this exchange")
         without_proof = f"c={_base64(NO_BINDING.encode())},r={nonce}"
         spoken = f"{self._bare},{text},{without_proof}".encode()
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
@@ -126,7 +126,7 @@ class ScramClient:
         return f"{without_proof},p={_base64(proof)}".encode()
 
     def verify(self, last: bytes) -> None:
-        """KafkaError unless the broker knows the password as well."""
+        """KafkaError unless the broker has proven that it has the credential."""
         said = attributes(_text(last))
         if not hmac.compare_digest(said.get("v", "").encode(), _base64(self._signature).encode()):
             raise refused(said.get("e", "the broker does not know the password"))
@@ -154,7 +154,7 @@ def decoded(text: str) -> bytes:
 
 
 def _text(data: bytes) -> str:
-    """What a broker says; KafkaError if it is not text."""
+    """A broker's message as text; KafkaError if it is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:

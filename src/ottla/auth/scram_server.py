@@ -1,7 +1,8 @@
-"""The server's side of SCRAM: a challenge to the client's first message, a verdict on its proof.
+"""The server's side of SCRAM: it challenges the client's first message and verifies its proof.
 
-A user that does not exist gets a challenge like any other, and fails where a wrong password fails.
-A delegation token (KIP-48) is a user whose name is the token's id; the principal is its owner.
+An unknown user gets a challenge like any other and fails where a wrong password fails, so that
+a client cannot find out which users exist. A delegation token (KIP-48) is a user whose name is the
+token's id; the principal is its owner.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _FINAL: Final = re.compile(
 
 
 class ScramShape(NamedTuple):
-    """What a challenge shows of a credential: tools make salts of 24, 26 or 64 bytes."""
+    """What a challenge shows of a credential. Salts have 24, 26 or 64 bytes, by tool."""
 
     salt_bytes: int
     iterations: int
@@ -68,7 +69,7 @@ class ScramUsers(Protocol):
     def token(self, mechanism: str, token_id: str) -> TokenCredential | None: ...
 
     def shapes(self, mechanism: str) -> Collection[ScramShape]:
-        """The different ones that users of this mechanism have."""
+        """The different shapes that users of this mechanism have."""
         ...
 
 
@@ -83,11 +84,11 @@ class ScramMechanism:
         self._users = users
         self._secret = secret  # salts of users that do not exist come from it
 
-    def exchange(self) -> ScramExchange:
-        return ScramExchange(self.name, self._users, self._secret)
+    def exchange(self) -> ScramServerExchange:
+        return ScramServerExchange(self.name, self._users, self._secret)
 
 
-class ScramExchange:
+class ScramServerExchange:
     """Two tokens from the client: its name and nonce, then its proof."""
 
     def __init__(
@@ -117,7 +118,7 @@ class ScramExchange:
         if said is None:
             raise self._refused()
         name = _unescaped(said["name"])
-        # CVE-2017-12610: who asks to act for somebody else is refused, not obeyed.
+        # CVE-2017-12610: a client that asks to act for another user is refused.
         if said["authzid"] is not None and _unescaped(said["authzid"]) != name:
             raise refused(
                 "Authentication failed: Client requested an authorization id that is different"
@@ -152,7 +153,7 @@ class ScramExchange:
         said = _FINAL.match(text)
         if said is None:
             raise self._refused()
-        # CVE-2024-56128: the nonce must be ours to its last character, or an old proof would do.
+        # CVE-2024-56128: compare the whole nonce, or an old proof could be replayed.
         if not hmac.compare_digest(said["nonce"], self._nonce):
             raise self._refused()
         binding = base64.b64encode(self._header.encode()).decode()
@@ -174,11 +175,11 @@ class ScramExchange:
         return SaslStep(b"v=" + proof, self._principal, self._expires_at_ms)
 
     def _believable(self, name: str, shapes: Collection[ScramShape]) -> ScramCredential:
-        """The same at each try, and in a shape that others have, as a real user's is; nobody knows
-        a password for it."""
+        """A credential for an unknown user that looks real: the same at each try, and in a shape
+        that real users have. No password fits it."""
         seed = f"{self._mechanism}:{name}"
-        # The shape with the highest number: another one wins only where users of a new shape come.
-        shape = max(shapes, key=lambda each: self._keyed(f"{seed}:{each}"), default=TOKEN_SHAPE)
+        # Rendezvous hashing: the choice stays the same unless a new shape appears and wins.
+        shape = max(shapes, key=lambda shape: self._keyed(f"{seed}:{shape}"), default=TOKEN_SHAPE)
         salt = self._keyed(f"{seed}:salt")
         while len(salt) < shape.salt_bytes:
             salt += self._keyed(f"{seed}:salt:{len(salt)}")
@@ -189,7 +190,7 @@ class ScramExchange:
         return hmac.digest(self._secret, text.encode(), "sha512")
 
     def _refused(self) -> KafkaError:
-        """One sentence for all: it does not say whether the user exists."""
+        """The same message for all failures: it does not say whether the user exists."""
         return refused(
             "Authentication failed during authentication due to invalid credentials with SASL"
             f" mechanism {self._mechanism}"

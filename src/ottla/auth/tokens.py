@@ -1,7 +1,7 @@
-"""Delegation tokens (KIP-48): a credential that a user asks for and hands on, with an end.
+"""Delegation tokens (KIP-48): credentials that a user requests, passes on, and that expire.
 
-A token is a user of SCRAM whose name is the token's id and whose password is an HMAC of that id
-with `delegation.token.secret.key`, which all brokers know: nobody keeps a password.
+A token is a SCRAM user whose name is the token's id and whose password is an HMAC of that id with
+`delegation.token.secret.key`, which all brokers know: so no password is stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.auth.principal import Principal
 
 @dataclass(slots=True, frozen=True)
 class DelegationToken:
-    """What the cluster keeps of a token."""
+    """What the cluster stores of a token."""
 
     id: str
     owner: Principal
@@ -26,7 +26,7 @@ class DelegationToken:
     max_ms: int  # it can't be renewed beyond this
 
     def managed_by(self, principal: Principal) -> bool:
-        """Whether this principal may renew or expire it."""
+        """True if this principal may renew or expire the token."""
         return principal in (self.owner, self.requester) or principal in self.renewers
 
     def owned_by(self, principals: list[Principal]) -> bool:
@@ -38,5 +38,5 @@ def token_hmac(secret: str, token_id: str) -> bytes:
 
 
 def token_password(secret: str, token_id: str) -> str:
-    """What a client takes as its SCRAM password."""
+    """The token's password for SCRAM."""
     return base64.b64encode(token_hmac(secret, token_id)).decode()

@@ -1,33 +1,37 @@
-"""The authorizer of this broker, and the guards in front of its handlers."""
+"""The authorizer of this broker: ACLs and super users, and the audit log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.auth.audit import Audit
 from ottla.auth.authorizer import AclIndex, Authorizer, parse_super_users
-from ottla.broker.context import Context, Handler
-from ottla.broker.dispatch import ROUTES
-from ottla.broker.guards.table import GUARDS
-from ottla.cluster.image import Image, StoredAcls
+from ottla.cluster.image import MetadataImage, StoredAcls
 from ottla.config import ServerConfig
+
+# A handler behind its guard: takes the request's context and its body.
+GuardedHandler = Callable[[Any, Any], Any]
 
 
 class Access:
-    """Who may do what here. `guarded` has each API's handler behind its guard."""
+    """The rules in force. `guarded` holds, by API key, each handler behind its guard."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        guarded_handlers: Callable[[Authorizer], Mapping[int, GuardedHandler]],
+    ) -> None:
         self.authorizer = Authorizer(
             super_users=parse_super_users(config.super_users),
             allow_if_no_acl=config.allow_everyone_if_no_acl_found,
         )
         self.audit = Audit(config.ottla_authorizer_audit_format)
         self._stored: Mapping[tuple[int, int, str], StoredAcls] | None = None
-        self.guarded: dict[int, Handler] = {key: self._guarded(key) for key in ROUTES}
+        self.guarded = dict(guarded_handlers(self.authorizer))
 
-    def apply(self, image: Image) -> None:
-        """Take over the rules, if they have changed; decisions of the old ones are forgotten."""
+    def apply(self, image: MetadataImage) -> None:
+        """Take over the ACLs if they have changed, and drop cached decisions."""
         if image.acls is self._stored:
             return
         self._stored = image.acls
@@ -35,21 +39,5 @@ class Access:
         self.authorizer.use(AclIndex(acls))
 
     def forget(self) -> None:
-        """Decide everything once more."""
+        """Drop cached decisions."""
         self.authorizer.use(AclIndex(self.authorizer.index.acls))
-
-    def _guarded(self, api_key: int) -> Handler:
-        authorizer, route, guard = self.authorizer, ROUTES[api_key], GUARDS[api_key]
-
-        def serve(ctx: Context, request: Any) -> Any:
-            """HOT."""
-            session = ctx.session
-            rights = session.rights
-            if rights is None or rights.index is not authorizer.index:
-                rights = authorizer.rights(session.principal, session.client_host)
-                session.rights = rights
-            ctx.rights = rights
-            ctx.api_key = api_key
-            return guard(route.handle, ctx, request)
-
-        return serve

@@ -1,11 +1,10 @@
-"""SASL on one connection: which request may come when, from the first one to the session's end.
+"""SASL on one connection: which request may come when, from the first to the session's end.
 
     ApiVersions (once; again after an error) -> SaslHandshake -> SaslAuthenticate ... -> passed
     SaslHandshake v0 -> bare tokens ... -> passed
     passed, and the session has an end -> SaslHandshake (KIP-368) -> SaslAuthenticate ... -> passed
 
-Whatever else comes before is not even read (CVE-2022-34917). What is proven, and how, is decided in
-auth/.
+No other request is even read before that (CVE-2022-34917). The mechanisms themselves are in auth/.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from typing import Any, Final
 
 from ottla.auth.sasl import SaslServer
 from ottla.broker.authentication_counts import AuthenticationCounts
-from ottla.broker.context import Session
+from ottla.broker.client_session import ClientSession
 from ottla.broker.dispatch import ROUTES
 from ottla.clock import SteadyClock
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.connection import Request
+from ottla.wire.fields import Message
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.wire.primitives import Message
 
-# In the versions that ApiVersions tells: franz-go gives up on a broker that refuses one of them.
+# The versions that ApiVersions lists: franz-go gives up on a broker that refuses one of them.
 SERVED: Final[dict[int, tuple[int, int]]] = {
     int(key): (ROUTES[key].version_min, ROUTES[key].version_max)
     for key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -41,20 +40,20 @@ SESSION_LIFETIME_FROM: Final = 1  # of SaslAuthenticate: a client that knows it 
 log = logging.getLogger("ottla.broker.authentication")
 
 
-class SaslGate:
+class SaslAuthentication:
     """A net.Gate: `passed` when the session's principal is proven."""
 
     served: Mapping[int, tuple[int, int]] = SERVED
 
     def __init__(
         self,
-        session: Session,
+        session: ClientSession,
         server: SaslServer,
         *,
         frame_bytes_max: int,
         delay_ms: int,
         clock: SteadyClock,
-        versions: Callable[[Session, Request], Any],
+        versions: Callable[[ClientSession, Request], Any],
         counts: AuthenticationCounts,
     ) -> None:
         self.raw = False
@@ -71,7 +70,7 @@ class SaslGate:
         self._versions_told = False
         self._versions_asked = 0
         self._began_ms = clock.monotonic_ms()
-        self._again = False  # it had passed before
+        self._again = False  # True when it re-authenticates
         self._why = "the connection was closed"
 
     def serve(self, request: Request) -> Message | None:
@@ -93,7 +92,7 @@ class SaslGate:
             self._why,
         )
 
-    def begins_again(self, request: Request) -> bool:
+    def is_reauthentication(self, request: Request) -> bool:
         if request.api_key != ApiKey.SASL_HANDSHAKE:
             return False
         self._again = True
@@ -107,7 +106,7 @@ class SaslGate:
         return True
 
     def _tell_versions(self, request: Request) -> Message | None:
-        """Before the handshake only, and once: a client that we did not understand asks again."""
+        """Before the handshake, and once; again only if the version was not supported."""
         self._versions_asked += 1
         too_often = self._versions_told or self._versions_asked > VERSIONS_ASKED_MAX
         if too_often or self._server.authenticating or self._again:

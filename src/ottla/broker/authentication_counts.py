@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # imported where metrics.port is set
-    from ottla.metrics import Family
+    from ottla.metrics import MetricFamily
 
 PREFIX = "kafka_server_socket_server_metrics"
 
 
 class AuthenticationCounts:
-    """Kafka's metrics of authentication: successful, failed, once more, without an end, expired."""
+    """Kafka's authentication metrics: successful, failed, re-authenticated, expired."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {name: Counter() for name in _HELP}
@@ -40,7 +40,7 @@ class AuthenticationCounts:
     def count(self, name: str, listener: str) -> int:
         return self._counts[name][listener]
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         from ottla.metrics import by_label
 
         for name, counts in self._counts.items():

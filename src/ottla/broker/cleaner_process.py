@@ -1,10 +1,10 @@
-"""The cleaner's own process: plans come in on a socket, answers go out on it.
+"""The process of the log cleaner: it reads plans from a socket, and writes results to it.
 
     python -m ottla.broker.cleaner_process <descriptor>
 
-Cleaning is all computing, and would hold up the broker's loop if a thread of the same interpreter
-did it. The process ends when the other end of the socket is gone, even in the middle of a log: an
-orphan must not write files beside those of the broker's next life.
+Cleaning is pure computation, so a thread of the broker's interpreter would hold up its loop. The
+process ends when the other end of the socket closes, even in the middle of a log: an orphan must
+not write files while a restarted broker uses the same directory.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import time
 from collections.abc import Callable
 
 from ottla.storage.cleaner_plan import read_plan
-from ottla.storage.cleaner_work import clean
 from ottla.storage.files import DiskFiles
+from ottla.storage.segment_cleaner import clean
 
 NICENESS = 5  # beside a busy broker, the broker goes first
 ORPHANED = 3  # exit code
 PAUSE_S_MIN = 0.01
 
 
-class Throttle:
-    """log.cleaner.io.max.bytes.per.second, on average; what was not used is not saved up."""
+class Throttler:
+    """Limits I/O to log.cleaner.io.max.bytes.per.second; unused bandwidth is not saved up."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class Throttle:
             self._sleep(self._due - now)
 
 
-def serve(line: socket.socket) -> None:
-    """Clean one log after the other, until the broker hangs up."""
+def run_cleaner_process(line: socket.socket) -> None:
+    """Clean one log after the other, until the broker closes the socket."""
     plans: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(line, plans), daemon=True).start()
     files = DiskFiles()
     while True:
         plan = read_plan(plans.get())
-        throttle = Throttle(plan.bytes_per_second, time.monotonic, time.sleep)
+        throttle = Throttler(plan.bytes_per_second, time.monotonic, time.sleep)
         for answer in clean(files, plan, throttle, time.monotonic):
             line.sendall(answer.write())
 
@@ -71,10 +71,10 @@ def _listen(line: socket.socket, plans: queue.SimpleQueue[bytes]) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the broker says when to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C: the broker ends this process
     os.nice(NICENESS)
     with socket.socket(fileno=int(sys.argv[1])) as line, contextlib.suppress(OSError):
-        serve(line)
+        run_cleaner_process(line)
 
 
 if __name__ == "__main__":

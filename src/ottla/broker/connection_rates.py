@@ -1,4 +1,4 @@
-"""How fast connections may come: from one address (KIP-612), and to this broker altogether."""
+"""Limits the rate of new connections: from one address (KIP-612), and of the whole broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla.broker.quota_entities import CONNECTION_CREATION_RATE, IP
 from ottla.broker.rates import Rate
-from ottla.cluster.image import Config, Image, QuotaEntity
+from ottla.cluster.image import MetadataImage, QuotaEntity, StoredConfig
 from ottla.config import ServerConfig
 
 UNLIMITED: Final = 2**31 - 1
@@ -20,13 +20,13 @@ log = logging.getLogger("ottla.broker")
 
 
 class ConnectionRates:
-    """`admit` is asked about every new connection. Times are bounded by one window, as in Kafka."""
+    """`admit` is called for every new connection. Waits last one window at most, as in Kafka."""
 
     def __init__(self, config: ServerConfig, *, addresses_max: int = ADDRESSES_MAX) -> None:
         self._addresses_max = addresses_max
         self._count = config.quota_window_num
         self._window_ms = config.quota_window_size_seconds * 1000
-        self._stored: Mapping[QuotaEntity, Config] = {}
+        self._stored: Mapping[QuotaEntity, StoredConfig] = {}
         self._limits: dict[str, float] = {}
         self._default: float | None = None
         self._rates: dict[str, Rate] = {}
@@ -34,7 +34,7 @@ class ConnectionRates:
         self._lookups: set[asyncio.Task[None]] = set()
 
     def admit(self, host: str, now_ms: int) -> tuple[int, int]:
-        """(ms for which this one is kept waiting and then sent away, ms to accept nobody)."""
+        """(ms after which this connection is closed, 0 to admit it; ms to accept no connection)."""
         if self._default is not None or self._limits:
             wait_ms = self._charge(host, now_ms)
             if wait_ms:
@@ -43,7 +43,7 @@ class ConnectionRates:
             return 0, 0
         return 0, self._all.charge(1, now_ms)
 
-    def apply(self, image: Image, config: ServerConfig) -> None:
+    def apply(self, image: MetadataImage, config: ServerConfig) -> None:
         self._all.limit = config.max_connection_creation_rate
         if image.quotas is self._stored:
             return
@@ -63,7 +63,7 @@ class ConnectionRates:
     def _set(self, name: str, limit: float) -> None:
         try:
             self._limits[str(ipaddress.ip_address(name))] = limit
-        except ValueError:  # a host's name: whoever looks it up may have to wait
+        except ValueError:  # a host name: looking it up could block
             lookup = asyncio.get_running_loop().create_task(self._look_up(name, limit))
             self._lookups.add(lookup)
             lookup.add_done_callback(self._lookups.discard)
@@ -73,7 +73,7 @@ class ConnectionRates:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(name, None)
         except (OSError, UnicodeError) as error:
-            log.warning("the quota of %s is not in force: %s", name, error)
+            log.warning("Ignoring the connection quota of %s: %s", name, error)
             return
         if stored is self._stored:
             self._limits |= {str(address[4][0]): limit for address in found}
@@ -94,7 +94,7 @@ class ConnectionRates:
         rate.limit = limit
         wait_ms = rate.charge(1, now_ms)
         if wait_ms:
-            rate.record(-1, now_ms)  # who is sent away has not come
+            rate.record(-1, now_ms)  # a rejected connection does not count
         return wait_ms
 
     def _forget(self, now_ms: int) -> None:

@@ -4,47 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.auth.scram import ScramCredential
 from ottla.auth.scram_server import TOKEN_SHAPE, ScramShape, TokenCredential
 from ottla.auth.tokens import token_password
-from ottla.cluster.access import expired_tokens, scram_credential, scram_shapes
-from ottla.cluster.image import Image
+from ottla.cluster.credentials import expired_tokens, scram_credential, scram_shapes
+from ottla.cluster.image import MetadataImage
+from ottla.cluster.runtime_settings import RuntimeSettings
 from ottla.config import ServerConfig
 
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
-TOKENS_MAX: Final = 10_000  # of which the credential is kept: each takes milliseconds to make
+TOKENS_MAX: Final = 10_000  # whose credential is cached: computing one takes milliseconds
 
 
 class Credentials:
-    """What `auth.scram_server.ScramUsers` asks for."""
+    """Implements `auth.scram_server.ScramUsers`."""
 
     def __init__(self, config: ServerConfig) -> None:
         self.token_secret = config.delegation_token_secret_key
-        # Salts of users that do not exist come from it; brokers that share a secret agree on them.
+        # The salts of users that do not exist are made from it, so that brokers with the same
+        # secret give the same answer.
         self.secret = (self.token_secret or secrets.token_hex()).encode()
-        self._image = Image()
+        self._image = MetadataImage()
         self._expiring: asyncio.Future[list[Any]] | None = None
         self._tokens: dict[tuple[str, str], ScramCredential] = {}
         self._shapes: dict[str, frozenset[ScramShape]] | None = None
 
-    def apply(self, image: Image) -> None:
+    def apply(self, image: MetadataImage) -> None:
         if image.quotas is not self._image.quotas:
             self._shapes = None
         self._image = image
 
-    def expire(self, broker: Broker, now_ms: int) -> None:
-        """Tokens that have expired are removed, by the controller."""
-        if not broker.controller.active:
-            return
+    def expire(self, settings: RuntimeSettings, now_ms: int) -> None:
+        """Remove the tokens that have expired. Only the controller does this."""
         expired = expired_tokens(self._image, now_ms)
         if expired:
             self._expiring = asyncio.gather(
-                *(broker.settings.alter_token(each, lambda token: None) for each in expired),
-                return_exceptions=True,  # what can't be removed now is at the next time
+                *(settings.alter_token(token_id, lambda token: None) for token_id in expired),
+                return_exceptions=True,  # what fails now is tried again the next time
             )
 
     def scram(self, mechanism: str, name: str) -> ScramCredential | None:

@@ -1,4 +1,4 @@
-"""What a client is not shown of a group: members, if they read topics that it may not DESCRIBE."""
+"""Hides the members of a group from clients that may not DESCRIBE all topics they read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.auth.acls import AclOperation, AclResource
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode
 
 MESSAGE = "The group has described topic(s) that the client is not authorized to describe."
 
 
-def hide_topics(ctx: Context, groups: Iterable[Any]) -> None:
-    """As Kafka does: an error in place of the members, in groups of both kinds (KIP-848, 932)."""
+def redact_described_groups(ctx: RequestContext, groups: Iterable[Any]) -> None:
+    """As in Kafka, an error replaces the members (KIP-848, KIP-932)."""
     if ctx.rights is None:
         return
     for group in groups:
@@ -25,15 +25,15 @@ def hide_topics(ctx: Context, groups: Iterable[Any]) -> None:
         _refuse(group)
 
 
-def hide_topology(ctx: Context, groups: Iterable[Any]) -> None:
-    """The same for streams groups (KIP-1071), whose topics are those of the topology."""
+def redact_described_streams_groups(ctx: RequestContext, groups: Iterable[Any]) -> None:
+    """The same for streams groups (KIP-1071), whose topics are in the topology."""
     if ctx.rights is None:
         return
     for group in groups:
         if group.error_code or group.topology is None:
             continue
         topics = {
-            name for part in group.topology.subtopologies or () for name in topics_of_topology(part)
+            name for part in group.topology.subtopologies or () for name in topology_topics(part)
         }
         if all(ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, topic) for topic in topics):
             continue
@@ -41,7 +41,7 @@ def hide_topology(ctx: Context, groups: Iterable[Any]) -> None:
 
 
 def _refuse(group: Any) -> None:
-    """Nothing but its name and the error: state and epochs are not told, either."""
+    """Leave only the group's name and the error, without its state and epochs."""
     nothing = type(group)(group_id=group.group_id)
     for field in group.__match_args__:
         setattr(group, field, getattr(nothing, field))
@@ -49,8 +49,8 @@ def _refuse(group: Any) -> None:
     group.error_message = MESSAGE
 
 
-def topics_of_topology(part: Any) -> Iterable[str]:
-    """Of a sub-topology, as a heartbeat declares it and as a description shows it."""
+def topology_topics(part: Any) -> Iterable[str]:
+    """The topics of a sub-topology, from a heartbeat or from a description."""
     yield from part.source_topics
     yield from part.repartition_sink_topics
     yield from (topic.name for topic in part.repartition_source_topics)
@@ -61,4 +61,4 @@ def _topics(member: Any) -> Iterable[str]:
     yield from member.subscribed_topic_names or ()
     for assignment in (member.assignment, getattr(member, "target_assignment", None)):
         if assignment is not None:
-            yield from (each.topic_name for each in assignment.topic_partitions)
+            yield from (topic.topic_name for topic in assignment.topic_partitions)

@@ -1,9 +1,9 @@
-"""From API key to handler: the one table of what this broker serves, and the order of things.
+"""From API key to handler: the one table of what this broker serves, and what comes before it.
 
-turns           is it large? Then it is served portion by portion (turns.py)
+large requests  served portion by portion (large_requests.py)
 features        is the feature on? (features.py)
-authorisation   may the client ask this? (guards/, if there is an authorizer)
-quota, timing   what it costs the client (quotas.py, if there are quotas)
+quota, timing   what it costs the client (quota_charges.py, if there are quotas)
+authorization   is the client allowed to? (authorization/, if there is an authorizer)
 handler         what is done
 """
 
@@ -13,18 +13,20 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.context import Context, Handler, Session
+from ottla.broker.client_session import ClientSession
 from ottla.broker.features import refusal
-from ottla.broker.turns import WHOLE_BYTES_MAX, may_be_large
+from ottla.broker.large_requests import WHOLE_BYTES_MAX, may_be_large
+from ottla.broker.quota_charges import serve_with_quotas
+from ottla.broker.request_context import Handler, RequestContext
 from ottla.wire.apis import ApiKey
 from ottla.wire.connection import Request
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.parts import BrokerParts
 
 
 class Route:
-    """An API's versions and its handler, whose module is imported when it is first asked for."""
+    """An API's versions and its handler, whose module is imported with the first request."""
 
     __slots__ = ("_handle", "module", "version_max", "version_min")
 
@@ -125,16 +127,16 @@ SERVED: Final[dict[int, tuple[int, int]]] = {
 }
 
 
-def dispatch(broker: Broker, session: Session, request: Request) -> Any:
-    """HOT. The handler's answer: a response, an awaitable of one, or None."""
+def dispatch(broker: BrokerParts, session: ClientSession, request: Request) -> Any:
+    """HOT. What the handler returns: a response, an awaitable of one, or None."""
     if request.size > WHOLE_BYTES_MAX and may_be_large(request):
-        return broker.turns.serve(session, request, partial(_serve, broker, session))
+        return broker.large_requests.serve(session, request, partial(_serve, broker, session))
     return _serve(broker, session, request)
 
 
-def _serve(broker: Broker, session: Session, request: Request) -> Any:
+def _serve(broker: BrokerParts, session: ClientSession, request: Request) -> Any:
     now_ms = broker.clock.now_ms()
-    context = Context(broker, session, request.version, request.client_id, now_ms)
+    context = RequestContext(broker, session, request.version, request.client_id, now_ms)
     if broker.disabled_apis and request.api_key in broker.disabled_apis:
         refused = refusal(request.api_key)
         if refused is not None:
@@ -144,12 +146,13 @@ def _serve(broker: Broker, session: Session, request: Request) -> Any:
     else:
         handle = ROUTES[request.api_key].handle
     if broker.quotas.active:
-        return broker.quotas.serve(handle, context, request)
+        return serve_with_quotas(handle, context, request)
     return handle(context, request.body)
 
 
-def handler_of(ctx: Context, api_key: int) -> Handler:
-    """For a request inside another: its client's rights count, the broker's own need none."""
+def handler_of(ctx: RequestContext, api_key: int) -> Handler:
+    """The handler of a request inside an Envelope: the rights of the client that sent it count,
+    and requests of brokers need none."""
     if ctx.broker.access is None or ctx.session.internal:
         return ROUTES[api_key].handle
     return ctx.broker.access.guarded[api_key]

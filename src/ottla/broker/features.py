@@ -1,12 +1,12 @@
-"""What this broker can beyond API versions (KIP-584): clients look here before they use it.
+"""The features of this broker (KIP-584), which clients check before they use them.
 
-A feature has a range of levels that the program supports, and the level which the cluster is at:
-the program's own until somebody sets another (UpdateFeatures). At level 0 a feature is off, and
-its APIs are not advertised.
+A feature has a range of levels that this release supports, and a finalized level in the cluster:
+the default until an operator sets another (UpdateFeatures). At level 0 a feature is off, and its
+APIs are not advertised.
 
-metadata.version names the release of Kafka whose protocol is spoken, because tools show it as the
-cluster's version. It has one level: the metadata lies in the metadata store, not in KRaft's
-records, so there is nothing to upgrade or downgrade. kraft.version and
+metadata.version names the release of Kafka whose protocol this broker speaks, because tools show it
+as the cluster's version. It has one level: the metadata is kept in the metadata store, not in
+KRaft's records, so there is nothing to upgrade or downgrade. kraft.version and
 eligible.leader.replicas.version are KRaft's and are not supported.
 """
 
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from ottla.cluster.image import Image, SupportedFeature
+from ottla.cluster.image import MetadataImage, SupportedFeature
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import APIS, ApiKey
 
 
 class Feature(NamedTuple):
-    """`level` holds in a cluster where nobody has set another. Level 0 turns `apis` off."""
+    """`level` is the default level. Level 0 disables `apis`."""
 
     name: str
     level_min: int
@@ -64,10 +64,10 @@ FEATURES: Final[tuple[Feature, ...]] = (
 )
 
 SUPPORTED: Final = tuple(
-    SupportedFeature(each.name, each.level_min, each.level_max) for each in FEATURES
+    SupportedFeature(feature.name, feature.level_min, feature.level_max) for feature in FEATURES
 )
 
-# Members of a group ask on the connection that they have, and find the feature off by the answer.
+# Members of a group ask on an open connection, and learn from the error that the feature is off.
 REFUSED: Final = frozenset(
     {
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -79,13 +79,15 @@ REFUSED: Final = frozenset(
 )
 
 
-def finalized(image: Image) -> dict[str, int]:
-    """The level that each feature is at."""
-    return {each.name: image.feature_levels.get(each.name, each.level) for each in FEATURES}
+def finalized(image: MetadataImage) -> dict[str, int]:
+    """The finalized level of each feature."""
+    return {
+        feature.name: image.feature_levels.get(feature.name, feature.level) for feature in FEATURES
+    }
 
 
-def check_supported(image: Image) -> None:
-    """A broker can't be part of a cluster that is at a level which its program does not know."""
+def check_supported(image: MetadataImage) -> None:
+    """KafkaError if the cluster has a feature level that this release does not support."""
     for feature in SUPPORTED:
         level = image.feature_levels.get(feature.name, feature.level_max)
         if level > feature.level_max:
@@ -97,13 +99,15 @@ def check_supported(image: Image) -> None:
             )
 
 
-def disabled_apis(image: Image) -> frozenset[int]:
+def disabled_apis(image: MetadataImage) -> frozenset[int]:
     levels = finalized(image)
-    return frozenset(int(api) for each in FEATURES if not levels[each.name] for api in each.apis)
+    return frozenset(
+        int(api) for feature in FEATURES if not levels[feature.name] for api in feature.apis
+    )
 
 
 def refusal(api_key: int) -> Any:
-    """The answer to a request whose feature is off; None for one that does no harm."""
+    """The error response to a request whose feature is off; None if the request does no harm."""
     if api_key not in REFUSED:
         return None
     response: Any = APIS[api_key].response

@@ -1,50 +1,56 @@
-"""A coordinator's topic: whatever of it this broker leads is loaded, and let go of when it is not.
+"""A coordinator's topic: the partitions that this broker leads are loaded, and unloaded again.
 
-The rules are the same for groups and for transactions. A partition that this broker begins to lead
-is read from its start; requests for it are told to wait meanwhile. One that it leads in another
-epoch is read anew: somebody else may have written to it.
+A partition that this broker begins to lead is read from its start; its requests get
+COORDINATOR_LOAD_IN_PROGRESS meanwhile. A partition that it leads in another epoch is read again,
+because another broker may have written to it in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, Protocol
 
-from ottla.broker.journal import Stored, stored
-from ottla.cluster.image import Image, Topic
+from ottla.broker.stored_batches import StoredBatch, read_stored_batches
+from ottla.clock import Clock
+from ottla.cluster.image import MetadataImage, TopicImage
+from ottla.coordinator.latest_records import NO_PRODUCER_ID
+from ottla.coordinator.runtime import CoordinatorRuntime, CoordinatorShard
 from ottla.errors import KafkaError
 from ottla.replica.partition import Partition
+from ottla.replica.partitions import Partitions
 
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
-# Logs of this size together are loaded before the broker accepts; what is larger, beside its work.
+# Logs of this size together are loaded before the broker accepts connections; larger ones are
+# loaded beside its work.
 LOAD_AT_ONCE_BYTES_MAX: Final = 4 * 1024 * 1024
 
-Take = Callable[[list[Stored]], object]  # the next batches of a partition, in order
+# Limits of what one turn of the loop loads while the broker serves; the first one reached ends it.
+SLICE_BYTES_MAX: Final = 256 * 1024
+SLICE_MS_MAX: Final = 5
+SLICE_RECORDS: Final = 64  # between two looks at the clock
 
 log = logging.getLogger("ottla.broker")
 
 
-class Driver(Protocol):
-    """What a coordinator's driver does about its partitions."""
+class ShardLoader(Protocol):
+    """Loads and unloads the shards of a topic: a `CoordinatorService`."""
 
-    def reset(self, partition_count: int) -> None:
-        """The topic is there, or another one of its name is: begin with nothing."""
+    @property
+    def coordinator(self) -> CoordinatorRuntime[Any]: ...
 
-    def begin(self, index: int, leader_epoch: int) -> Take:
-        """A partition is going to be loaded."""
+    @property
+    def load_buffer_size(self) -> int: ...
 
-    def finish(self, index: int, now_ms: int) -> None:
-        """That was all of it."""
+    def reset(self, partition_count: int) -> None: ...
 
-    def drop(self, index: int) -> None:
-        """A partition, loaded or not, is not here any more."""
+    def finish_load(self, partition: int, now_ms: int) -> None: ...
+
+    def unload(self, partition: int) -> None: ...
 
 
-class _Led:
+class _LedPartition:
     """A partition for as long as this broker leads it, in one epoch."""
 
     __slots__ = ("epoch", "index")
@@ -54,96 +60,155 @@ class _Led:
         self.epoch = epoch
 
 
+class _PendingLoad(NamedTuple):
+    """A large partition, which waits until it is loaded beside the work."""
+
+    partition: Partition
+    led: _LedPartition
+    shard: CoordinatorShard
+
+
 class InternalTopic:
-    """`buffer_size` is how many bytes are read and taken at once."""
+    """Follows one topic, and loads and unloads the shards of `service`."""
+
+    load_at_once_bytes_max = LOAD_AT_ONCE_BYTES_MAX
 
     def __init__(
-        self, name: str, broker: Broker, driver: Driver, *, buffer_size: Callable[[], int]
+        self,
+        name: str,
+        service: ShardLoader,
+        partitions: Partitions,
+        *,
+        clock: Clock,
     ) -> None:
         self.name = name
-        self._broker = broker
-        self._driver = driver
-        self._buffer_size = buffer_size
+        self._service = service
+        self._partitions = partitions
+        self._clock = clock
         self._topic_id = b""
-        self._led: dict[int, _Led] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._led: dict[int, _LedPartition] = {}
+        self._pending: deque[_PendingLoad] = deque()
+        self._loading: asyncio.Task[None] | None = None  # while there are pending loads
 
     def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        self._drop(list(self._led))
+        self._pending.clear()
+        if self._loading is not None:
+            self._loading.cancel()
+        self._unload(list(self._led))
 
-    def apply(self, image: Image, now_ms: int) -> None:
+    def apply(self, image: MetadataImage, now_ms: int) -> None:
         topic = image.topics.get(self.name)
         topic_id = b"" if topic is None else topic.id
         if topic_id != self._topic_id:
-            self._drop(list(self._led))
+            self._unload(list(self._led))
             self._topic_id = topic_id
             if topic is not None:
-                self._driver.reset(len(topic.partitions))
+                self._service.reset(len(topic.partitions))
         if topic is not None:
             self._follow(topic, now_ms)
 
-    def _follow(self, topic: Topic, now_ms: int) -> None:
-        """Load what this broker leads now, drop what it no longer does or was given anew."""
-        held = self._broker.partitions.of_topic(topic.name)
-        leads = {index: each.leader_epoch for index, each in held.items() if each.leads}
-        self._drop([led.index for led in self._led.values() if leads.get(led.index) != led.epoch])
+    def _follow(self, topic: TopicImage, now_ms: int) -> None:
+        """Unload what this broker leads no longer or in another epoch; load what it leads now."""
+        held = self._partitions.of_topic(topic.name)
+        epochs = {index: found.leader_epoch for index, found in held.items() if found.leads}
+        self._unload(
+            [led.index for led in self._led.values() if epochs.get(led.index) != led.epoch]
+        )
         size = 0
-        for index, epoch in leads.items():
+        for index, epoch in epochs.items():
             if index not in self._led:
-                size += self._load(_Led(index, epoch), size, now_ms)
+                size += self._load(_LedPartition(index, epoch), size, now_ms)
 
-    def _drop(self, indexes: list[int]) -> None:
+    def _unload(self, indexes: Iterable[int]) -> None:
         for index in indexes:
             del self._led[index]
-            self._driver.drop(index)
+            self._service.unload(index)
 
     # -- loading
 
-    def _load(self, led: _Led, size_before: int, now_ms: int) -> int:
-        """Begin to load a partition, and give its size."""
+    def _load(self, led: _LedPartition, size_before: int, now_ms: int) -> int:
+        """Begin to load a partition; returns its size."""
         self._led[led.index] = led
         try:
-            partition = self._broker.partitions.find(self.name, led.index)
+            partition = self._partitions.find(self.name, led.index)
         except KafkaError as error:
-            log.error("%s-%d is not here: %s", self.name, led.index, error)
+            log.error("%s-%d cannot be loaded: %s", self.name, led.index, error)
             return 0
-        take = self._driver.begin(led.index, led.epoch)
+        shard = self._service.coordinator.begin_load(led.index, led.epoch)
         size = partition.log.size
-        if size_before + size <= LOAD_AT_ONCE_BYTES_MAX:
-            self._load_now(partition, led, take, now_ms)
+        if size_before + size <= self.load_at_once_bytes_max:
+            self._load_now(partition, led, shard, now_ms)
         else:
-            task = asyncio.get_running_loop().create_task(self._load_beside(partition, led, take))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._pending.append(_PendingLoad(partition, led, shard))
+            if self._loading is None:
+                self._loading = asyncio.get_running_loop().create_task(self._load_pending())
         return size
 
-    def _load_now(self, partition: Partition, led: _Led, take: Take, now_ms: int) -> None:
+    def _load_now(
+        self, partition: Partition, led: _LedPartition, shard: CoordinatorShard, now_ms: int
+    ) -> None:
         try:
-            for batches in stored(partition, size_max=self._buffer_size()):
-                take(batches)
+            for batches in read_stored_batches(partition, size_max=self._service.load_buffer_size):
+                for _ in _replay(shard, batches):
+                    pass
         except Exception as error:
             self._give_up(led, error)
             return
-        self._driver.finish(led.index, now_ms)
+        self._service.finish_load(led.index, now_ms)
 
-    async def _load_beside(self, partition: Partition, led: _Led, take: Take) -> None:
-        """A buffer at a time, so that the broker serves others meanwhile."""
+    async def _load_pending(self) -> None:
+        """One partition after the other: together they take no more of a turn than one does."""
         try:
-            for batches in stored(partition, size_max=self._buffer_size()):
-                take(batches)
+            while self._pending:
+                await self._load_beside(self._pending.popleft())
                 await asyncio.sleep(0)
-                if self._led.get(led.index) is not led:
-                    return
-        except Exception as error:
-            if self._led.get(led.index) is led:
-                self._give_up(led, error)
-            return
-        self._driver.finish(led.index, self._broker.clock.now_ms())
+        finally:
+            self._loading = None
 
-    def _give_up(self, led: _Led, error: Exception) -> None:
-        """Damage has been told in words; anything else is a bug, of which the place is told too."""
+    async def _load_beside(self, load: _PendingLoad) -> None:
+        """A slice at a time, so that the broker serves others meanwhile."""
+        if not self._is_led(load.led):
+            return
+        try:
+            for _ in self._slices(load):
+                await asyncio.sleep(0)
+                if not self._is_led(load.led):
+                    return
+            self._service.finish_load(load.led.index, self._clock.now_ms())
+        except Exception as error:  # of this partition; the others are loaded all the same
+            if self._is_led(load.led):
+                self._give_up(load.led, error)
+
+    def _is_led(self, led: _LedPartition) -> bool:
+        """False once it is unloaded, and maybe begun again."""
+        return self._led.get(led.index) is led
+
+    def _slices(self, load: _PendingLoad) -> Iterator[None]:
+        """Replay the partition; yields where others have their turn."""
+        size_max = min(self._service.load_buffer_size, SLICE_BYTES_MAX)
+        began_ms = self._clock.now_ms()
+        for batches in read_stored_batches(load.partition, size_max=size_max):
+            for _ in _replay(load.shard, batches):
+                if self._clock.now_ms() - began_ms >= SLICE_MS_MAX:
+                    yield
+                    began_ms = self._clock.now_ms()
+            yield
+            began_ms = self._clock.now_ms()
+
+    def _give_up(self, led: _LedPartition, error: Exception) -> None:
+        """A KafkaError says what is damaged. Anything else is a bug, so its traceback is logged."""
         trace = None if isinstance(error, KafkaError) else error
         log.error("%s-%d cannot be read: %s", self.name, led.index, error, exc_info=trace)
-        self._driver.drop(led.index)
+        self._service.unload(led.index)
+
+
+def _replay(shard: CoordinatorShard, batches: list[StoredBatch]) -> Iterator[None]:
+    """Yields after each few records: a batch may have thousands."""
+    for header, records, marker in batches:
+        if marker is not None:
+            shard.load_marker(header.producer_id, commit=marker.commit)
+            yield
+        producer_id = header.producer_id if header.transactional else NO_PRODUCER_ID
+        for start in range(0, len(records), SLICE_RECORDS):
+            shard.load(records[start : start + SLICE_RECORDS], producer_id)
+            yield

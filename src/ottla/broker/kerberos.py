@@ -1,10 +1,10 @@
-"""GSSAPI of a listener, made from its settings: the service's key, and our own ticket."""
+"""GSSAPI of a listener: the service's key, and this broker's own ticket."""
 
 from __future__ import annotations
 
 from ottla.auth.gssapi import GssapiMechanism, GssFailure
 from ottla.auth.kerberos_login import KerberosLogin, kerberos_login
-from ottla.auth.kerberos_names import ShortNames
+from ottla.auth.kerberos_short_namer import KerberosShortNamer
 from ottla.auth.mechanisms import JAAS, jaas_entry
 from ottla.auth.sasl_client import GSSAPI, SaslLogin
 from ottla.config.definition import ConfigError
@@ -16,10 +16,10 @@ RULES = "sasl.kerberos.principal.to.local.rules"
 
 
 def gssapi_mechanism(settings: ListenerSettings, max_reauth_ms: int) -> GssapiMechanism:
-    """ConfigError without the library, a keytab that has our principal, or rules that can be read.
+    """ConfigError without the library, without a keytab for our principal, or for invalid rules.
 
-    A context of ours asks nobody over the network and waits for no disk, so logins are served
-    where all requests are: one takes about 0.1 ms.
+    Accepting a context needs neither network nor disk, so it is done on the loop like any other
+    request: one takes about 0.1 ms.
     """
     library, login = _library(), _module(settings)
     try:
@@ -32,13 +32,13 @@ def gssapi_mechanism(settings: ListenerSettings, max_reauth_ms: int) -> GssapiMe
     rules = settings.get(RULES)
     assert isinstance(rules, tuple)
     try:
-        names = ShortNames(rules, _own_realm(library, realm))
+        names = KerberosShortNamer(rules, _own_realm(library, realm))
     except ValueError as error:
         raise ConfigError([(RULES, ",".join(rules), str(error))]) from None
     return GssapiMechanism(service.accept, names, max_reauth_ms=max_reauth_ms)
 
 
-def ticket_login(settings: ListenerSettings) -> SaslLogin:
+def kerberos_sasl_login(settings: ListenerSettings) -> SaslLogin:
     """This broker's login at other brokers, by GSSAPI."""
     _library()
     login = _module(settings)

@@ -1,26 +1,24 @@
-"""KIP-951: who asks a broker that does not lead is told at once who does, and where to find it."""
+"""KIP-951: an error of a broker that does not lead names the leader, and where to find it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ottla.cluster.image import MetadataImage
 from ottla.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class Hint(NamedTuple):
+class LeaderHint(NamedTuple):
     """A partition's leader, as this broker knows it."""
 
     leader_id: int
     leader_epoch: int
 
 
-class Node(NamedTuple):
-    """Where the clients of one listener find a broker."""
+class LeaderEndpoint(NamedTuple):
+    """A broker's address for the clients of one listener."""
 
     id: int
     host: str
@@ -28,20 +26,22 @@ class Node(NamedTuple):
     rack: str | None
 
 
-def leader_of(broker: Broker, topic: str, index: int) -> Hint | None:
-    found = broker.image.topics.get(topic)
+def leader_hint(image: MetadataImage, topic: str, index: int) -> LeaderHint | None:
+    found = image.topics.get(topic)
     if found is None or not 0 <= index < len(found.partitions):
         return None
     state = found.partitions[index]
-    return Hint(state.leader, state.leader_epoch)
+    return LeaderHint(state.leader, state.leader_epoch)
 
 
-def nodes_of(broker: Broker, leaders: set[int], listener: str) -> list[Node]:
-    """The addresses of these brokers, as far as they are alive."""
+def leader_endpoints(
+    image: MetadataImage, leaders: set[int], listener: str
+) -> list[LeaderEndpoint]:
+    """The addresses of these brokers; those that are dead are left out."""
     found = []
     for leader_id in sorted(leaders):
-        each = broker.image.brokers.get(leader_id)
-        where = each.listener(listener) if each is not None else None
-        if each is not None and where is not None:
-            found.append(Node(leader_id, where.host, where.port, each.rack))
+        broker = image.brokers.get(leader_id)
+        where = broker.listener(listener) if broker is not None else None
+        if broker is not None and where is not None:
+            found.append(LeaderEndpoint(leader_id, where.host, where.port, broker.rack))
     return found

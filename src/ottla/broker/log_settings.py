@@ -1,4 +1,4 @@
-"""A topic's configs, as the settings that its logs work with."""
+"""The settings of a topic's logs: its own configs over the broker's defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIELDS: Final = tuple((field.name, field.name.replace("_", ".")) for field in fi
 
 
 def log_settings(server: ServerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """What was set for the topic, over what the broker has as defaults."""
+    """The topic's own configs over the broker's defaults."""
     values = topic_config(server, overrides)
     settings: dict[str, Any] = {field: values[name] for field, name in FIELDS}
     settings["cleanup_policy"] = frozenset(settings["cleanup_policy"])

@@ -1,10 +1,10 @@
-"""What a fetch finds in one partition: records, that histories part, an error, or nothing new."""
+"""What a Fetch finds in one partition: records, a diverging epoch, an error, or nothing new."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.sessions import Wanted
+from ottla.broker.fetch_sessions import CachedPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import READ_COMMITTED, Partition
 from ottla.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
@@ -12,11 +12,11 @@ from ottla.wire.messages.fetch import AbortedTransaction, EpochEndOffset, Partit
 STORAGE_ERROR_FROM: Final = 6
 
 
-def read(
-    partition: Partition, wanted: Wanted, size_left: int, isolation: int, first: bool
+def read_partition_data(
+    partition: Partition, wanted: CachedPartition, size_left: int, isolation: int, first: bool
 ) -> PartitionData:
     if wanted.last_fetched_epoch >= 0:
-        parted = diverging(partition, wanted)
+        parted = diverging_partition_data(partition, wanted)
         if parted is not None:
             return parted
     found = partition.read(
@@ -41,8 +41,8 @@ def read(
     )
 
 
-def diverging(partition: Partition, wanted: Wanted) -> PartitionData | None:
-    """KIP-595: the reader's last batch is of an epoch that ended earlier here; it must go back."""
+def diverging_partition_data(partition: Partition, wanted: CachedPartition) -> PartitionData | None:
+    """KIP-595: the epoch of the reader's last batch ended earlier here, so it has to truncate."""
     epoch, end_offset = partition.epoch_end_offset(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0 or wanted.fetch_offset < partition.log.start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -58,18 +58,19 @@ def diverging(partition: Partition, wanted: Wanted) -> PartitionData | None:
     )
 
 
-def agrees(partition: Partition, wanted: Wanted) -> bool:
-    """Whether a reader's log is the same as ours, as far as it goes: else it must go back first."""
+def is_consistent(partition: Partition, wanted: CachedPartition) -> bool:
+    """True if a follower's log is the same as ours, as far as it goes. Else it truncates first, and
+    its fetch offset does not count as progress."""
     log = partition.log
     if not log.start_offset <= wanted.fetch_offset <= log.end_offset:
         return False
-    return wanted.last_fetched_epoch < 0 or diverging(partition, wanted) is None
+    return wanted.last_fetched_epoch < 0 or diverging_partition_data(partition, wanted) is None
 
 
-def refused(wanted: Wanted, error: KafkaError, version: int) -> PartitionData:
+def error_partition_data(wanted: CachedPartition, error: KafkaError, version: int) -> PartitionData:
     code = error.code
     if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # which clients of that time know to try again
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # which clients of these versions retry
     return PartitionData(
         partition_index=wanted.index,
         error_code=code,
@@ -81,12 +82,12 @@ def refused(wanted: Wanted, error: KafkaError, version: int) -> PartitionData:
     )
 
 
-def is_known(partition: Partition, wanted: Wanted, replica_id: int) -> bool:
-    """Whether a follower in sync has all of a partition, and knows it. Whatever makes this untrue
-    wakes who waits for the partition."""
+def is_caught_up(partition: Partition, wanted: CachedPartition, replica_id: int) -> bool:
+    """True if an in-sync follower has all of a partition, and knows it. Whatever makes this untrue
+    wakes the fetches that wait for the partition."""
     log = partition.log
     return (
-        wanted.told
+        wanted.reported
         and partition.leads
         and wanted.current_leader_epoch == partition.leader_epoch
         and wanted.fetch_offset == log.end_offset
@@ -97,8 +98,8 @@ def is_known(partition: Partition, wanted: Wanted, replica_id: int) -> bool:
     )
 
 
-def changed(wanted: Wanted, data: PartitionData) -> bool:
-    """An incremental response names only the partitions that have news."""
+def has_changed(wanted: CachedPartition, data: PartitionData) -> bool:
+    """True if an incremental response has to name the partition."""
     return bool(
         data.records
         or data.error_code

@@ -1,12 +1,12 @@
-"""How a large request is cut into portions, and their responses joined: the table, and pure code.
+"""Cuts a large request into portions and joins their responses: a table, and pure code.
 
-A request of Kafka is a list of things that are independent of each other, nearly always: topics,
-with partitions in them. Served portion by portion, each by the same guard and the same handler, it
-gets the same answer as in one piece, except that two things of the same name are only compared
-with each other if they are in the same portion.
+Nearly every request of Kafka is a list of independent things: topics, with partitions in them. If
+each portion goes through the same authorization and the same handler, the joined response is the
+same as for the whole request, except that two things of the same name are compared with each other
+only if they are in the same portion.
 
 What is not in the table can't be cut: a session, a subscription, a set that is valid as a whole.
-Such a request has a limit of its own, here or where it is handled.
+Such a request is limited in size, here or where it is handled.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, Final
 
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import ProtocolError
-from ottla.wire.primitives import Message
+from ottla.wire.fields import Message
 
-# Things in a portion. The dearest take 20 us each.
+# Things in a portion. The most expensive ones take 20 us each.
 PORTION_COUNT: Final = 1000
 
-# Elements of lists that can't be cut: of a request, or of one thing in it. The most that somebody
-# may need are the replicas of 10,000 partitions, each with its list.
+# Elements of lists that can't be cut, in a request or in one thing of it. The largest request that
+# anybody needs names the replicas of 10,000 partitions, each with its list.
 WHOLE_COUNT_MAX: Final = 50_000
-# A Fetch looks at all of its partitions each time, and takes up to 7 us for each of them, a
-# user takes 25 us.
+# A Fetch reads all of its partitions each time, which takes up to 7 us for each of them; altering
+# a user's credentials takes 25 us.
 WHOLE_COUNTS_MAX: Final[dict[int, int]] = {
     ApiKey.FETCH: 10_000,
     ApiKey.SHARE_FETCH: 15_000,
@@ -36,10 +36,10 @@ WHOLE_COUNTS_MAX: Final[dict[int, int]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 2_000,
 }
 
-# No list at all asks for everything, such as all offsets of a group.
+# A missing list stands for everything, such as all offsets of a group.
 EVERYTHING_WEIGHT: Final = 100
 
-# So many of them weigh as much as a thing.
+# This many elements weigh as much as one thing.
 ELEMENTS_OF_A_THING: Final = 20
 
 
@@ -55,14 +55,14 @@ class Portions:
         self.count = count
 
     def of(self, request: Message) -> Iterator[tuple[Message, int]]:
-        """Requests with the things of this one, `count` at a time. With each goes the depth to
-        which its first thing is the rest of the last thing before: 0 if nothing was cut there."""
+        """Requests with the things of this one, `count` at a time; with each, the depth to which
+        its first thing continues the last one of the previous request, or 0 if nothing was cut."""
         name = self.asked[0]
         for things, _, depth in _packed(getattr(request, name), self.asked[1:], self.count):
             yield _with(request, name, things), depth
 
     def is_large(self, request: Message) -> bool:
-        """Whether it has more things than a portion."""
+        """True if it has more things than a portion."""
         return _weight(getattr(request, self.asked[0]), self.asked[1:], self.count) > self.count
 
     def join(self, response: Any, more: Any, depth: int) -> None:
@@ -147,7 +147,7 @@ def portions_of(api_key: int, request: Message) -> Portions | None:
 
 
 def check_counts(api_key: int, request: Message) -> None:
-    """ProtocolError if too much of it can't be cut. It looks at everything, so it takes long."""
+    """ProtocolError if too much of it can't be cut. Slow, because it counts everything."""
     limit = WHOLE_COUNTS_MAX.get(api_key, WHOLE_COUNT_MAX)
     paths = {cut.asked for cut in PORTIONS.get(api_key, ())}
     count = whole_count(request, paths)
@@ -158,8 +158,8 @@ def check_counts(api_key: int, request: Message) -> None:
 
 
 def whole_count(thing: Any, paths: Collection[tuple[str, ...]] = ()) -> int:
-    """The elements of the thing's lists, but for those in which it may be cut: what is cut off
-    counts for itself, and the most of them is given."""
+    """The number of elements in the thing's lists that can't be cut. In a list that can be cut,
+    only the largest element counts."""
     count = 0
     for name in getattr(thing, "__match_args__", ()):
         value = getattr(thing, name)
@@ -167,7 +167,7 @@ def whole_count(thing: Any, paths: Collection[tuple[str, ...]] = ()) -> int:
             count += whole_count(value)
         elif isinstance(value, list) and value:
             below = [path[1:] for path in paths if path[:1] == (name,)]
-            counts = (whole_count(each, below) for each in value)
+            counts = (whole_count(element, below) for element in value)
             messages = isinstance(value[0], Message)
             if not below:
                 count += len(value) + (sum(counts) if messages else 0)
@@ -179,7 +179,7 @@ def whole_count(thing: Any, paths: Collection[tuple[str, ...]] = ()) -> int:
 def _packed(
     things: list[Any], below: tuple[str, ...], count: int
 ) -> Iterator[tuple[list[Any], int, int]]:
-    """The things in lists of no more than `count`, what is in them included; with each list its
+    """Pack the things into lists of at most `count`, nested ones included; with each list its
     weight, and how deep its first thing was cut."""
     packed: list[Any] = []
     weight = first_depth = 0
@@ -197,8 +197,8 @@ def _packed(
 
 
 def _pieces(thing: Any, below: tuple[str, ...], count: int) -> Iterator[tuple[Any, int, int]]:
-    """The thing as it is, or several that share what is in it; each with its weight, and how deep
-    it was cut off the one before."""
+    """The thing itself, or several pieces of it; each with its weight, and how deep it was cut off
+    the previous one."""
     inner = getattr(thing, below[0]) if below else None
     if not inner:
         everything = EVERYTHING_WEIGHT if below and inner is None else 0
@@ -206,12 +206,12 @@ def _pieces(thing: Any, below: tuple[str, ...], count: int) -> Iterator[tuple[An
     elif (weight := _weight(inner, below[1:], count)) <= count:
         yield thing, 1 + weight, 0
     else:
-        for place, (things, weight, depth) in enumerate(_packed(inner, below[1:], count)):
-            yield _with(thing, below[0], things), 1 + weight, depth + 1 if place else 0
+        for index, (things, weight, depth) in enumerate(_packed(inner, below[1:], count)):
+            yield _with(thing, below[0], things), 1 + weight, depth + 1 if index else 0
 
 
 def _weight(things: list[Any] | None, below: tuple[str, ...], limit: int) -> int:
-    """The things and what is in them; no more are counted than tell that it is over the limit."""
+    """Counts the things and their contents; stops counting above the limit."""
     weight = len(things or ())
     if below:
         for thing in things or ():
@@ -224,15 +224,15 @@ def _weight(things: list[Any] | None, below: tuple[str, ...], limit: int) -> int
 
 
 def _with(message: Any, name: str, value: list[Any]) -> Any:
-    """The same message, but for one field."""
-    fields = {each: getattr(message, each) for each in message.__match_args__}
+    """A copy of the message with another value of one field."""
+    fields = {field: getattr(message, field) for field in message.__match_args__}
     fields[name] = value
     return type(message)(**fields)
 
 
 def _join(response: Any, more: Any, path: tuple[str, ...], depth: int) -> None:
-    """A thing that was cut in two is the last of one list and the first of the next one. Two things
-    of the same name that were not cut stay two: brokers count on an answer for each."""
+    """A thing that was cut in two is the last of one list and the first of the next. Two things of
+    the same name that were not cut remain two, because clients expect a result for each."""
     things: list[Any] = getattr(response, path[0])
     added: list[Any] = getattr(more, path[0])
     if depth and len(path) > 1 and things and added and _same(things[-1], added[0]):
@@ -242,7 +242,7 @@ def _join(response: Any, more: Any, path: tuple[str, ...], depth: int) -> None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether they differ in lists only."""
+    """True if they differ in lists only."""
     for name in one.__match_args__:
         value = getattr(one, name)
         if not isinstance(value, list) and value != getattr(other, name):

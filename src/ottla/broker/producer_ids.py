@@ -1,4 +1,4 @@
-"""Producer ids: given out one by one, taken from the metadata store a block at a time."""
+"""Producer ids: allocated from the metadata store in blocks, and given out one by one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 from ottla.errors import ErrorCode, KafkaError
 
-# Takes nothing, gives the first id of a new block and the block's length.
+# Returns the first id of a new block, and the block's length.
 Allocate = Callable[[], Awaitable[tuple[int, int]]]
 
 
 class ProducerIds:
-    """Ids of the current block; a new block when it is used up."""
+    """The ids of the current block; a new block is allocated when it is used up."""
 
     def __init__(self, allocate: Allocate) -> None:
         self._allocate = allocate
@@ -27,23 +27,23 @@ class ProducerIds:
 
     @property
     def at_hand(self) -> bool:
-        """Whether `take` has one to give."""
+        """True if `take` has an id to return."""
         return self._next < self._end
 
     async def fill(self) -> None:
-        """Have an id at hand, if that can be; what is left of the block is used up first."""
+        """Allocate a block if the current one is used up."""
         async with self._refill:
             if not self.at_hand:
                 try:
                     first, count = await self._allocate()
-                except KafkaError as error:  # of the metadata store, which no producer knows
+                except KafkaError as error:  # the store's code, which producers do not know
                     raise KafkaError(
                         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message
                     ) from error
                 self._next, self._end = first, first + count
 
     def take(self) -> int:
-        """An id without waiting. If there is none, the client is told to ask again, as by Kafka."""
+        """An id without waiting. If there is none, the client has to retry, as with Kafka."""
         if not self.at_hand:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is at hand")
         given = self._next

@@ -1,4 +1,4 @@
-"""Whom a client quota is for, and what it may be: the rules of AlterClientQuotas (KIP-546).
+"""The entities of client quotas, and the values a quota may have: AlterClientQuotas (KIP-546).
 
 An entity is a user, a client id, both, or an address; the name None is the default of its kind.
 """
@@ -15,7 +15,7 @@ from ottla.errors import ErrorCode, KafkaError
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
-KINDS: Final = (CLIENT_ID, USER, IP)  # in the order in which Kafka answers
+ENTITY_TYPES: Final = (CLIENT_ID, USER, IP)  # in the order in which Kafka answers
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -36,14 +36,14 @@ WHOLE: Final = {
 }
 FRACTION_MAX: Final = 1e-6
 
-Alteration = tuple[str, float, bool]
-"""A quota's name, its new value, and whether it is to be removed instead."""
+QuotaAlteration = tuple[str, float, bool]
+"""A quota's name, its new value, and True if it is to be removed instead."""
 
 
-def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """As it is stored; of a kind that is named twice the last name counts."""
+def quota_entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """The entity as it is stored. If a type is named twice, the last name counts."""
     named = dict(parts)
-    order = {kind: place for place, kind in enumerate(KINDS)}
+    order = {kind: index for index, kind in enumerate(ENTITY_TYPES)}
     return tuple(sorted(named.items(), key=lambda part: order.get(part[0], len(order))))
 
 
@@ -52,7 +52,7 @@ def check_entity(entity: QuotaEntity) -> None:
         raise _invalid("Invalid empty client quota entity")
     kinds = {kind for kind, _ in entity}
     for kind, name in entity:
-        if kind not in KINDS:
+        if kind not in ENTITY_TYPES:
             raise _invalid(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise _invalid(f"Empty {kind} not supported")
@@ -63,13 +63,13 @@ def check_entity(entity: QuotaEntity) -> None:
         )
 
 
-def altered(
-    entity: QuotaEntity, present: Mapping[str, str], alterations: Sequence[Alteration]
+def altered_quotas(
+    entity: QuotaEntity, present: Mapping[str, str], alterations: Sequence[QuotaAlteration]
 ) -> dict[str, str]:
-    """What is set for an entity after these alterations; INVALID_REQUEST if one can't be."""
+    """The quotas of an entity after these alterations; INVALID_REQUEST if one is not valid."""
     names = [name for name, _, _ in alterations]
     if len(set(names)) != len(names):
-        raise duplicate(entity)
+        raise duplicate_entity(entity)
     values = dict(present)
     for name, value, remove in alterations:
         if remove:
@@ -80,7 +80,7 @@ def altered(
     return values
 
 
-def duplicate(entity: QuotaEntity) -> KafkaError:
+def duplicate_entity(entity: QuotaEntity) -> KafkaError:
     shown = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return _invalid(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{shown}}})")
 
@@ -88,7 +88,7 @@ def duplicate(entity: QuotaEntity) -> KafkaError:
 def _check_value(entity: QuotaEntity, name: str, value: float) -> None:
     if name not in (IP_QUOTAS if entity[0][0] == IP else CLIENT_QUOTAS):
         raise _invalid(f"Invalid configuration key {name}")
-    if math.isnan(value) or value <= 0:  # Kafka takes what is no number for a limit, of 0
+    if math.isnan(value) or value <= 0:  # Kafka takes NaN for a limit of 0
         raise _invalid(f"Quota {name} must be greater than 0")
     if name in WHOLE:
         value_max, kind = WHOLE[name]

@@ -1,21 +1,16 @@
-"""Client quotas at work: who may use how much, who used too much, and for how long they are muted.
+"""The quotas of this broker's clients: which limits a client has, and how much of them it has used.
 
-    serve     each request of a client that has limits: bytes that it produced, time that it took
-    Limits    what handlers ask themselves: bytes to be fetched, partitions to be made or deleted
+    Quotas    finds the limits of a client, by Kafka's order of precedence
+    Limits    of one client: produced bytes, fetched bytes, request time, controller mutations
 
-A response that is throttled says so (throttle_time_ms) and is sent at once; then nothing more is
-read from its connection for that time (KIP-219). With no quota set, a request costs nothing extra.
+Requests are charged in `quota_charges.py`. With no quota set, a request costs nothing extra.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Generator, Iterator, Mapping
-from types import CoroutineType
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeVar
 
-from ottla.broker.context import Context, Handler
 from ottla.broker.quota_entities import (
     CLIENT_ID,
     CLIENT_QUOTAS,
@@ -27,27 +22,20 @@ from ottla.broker.quota_entities import (
 )
 from ottla.broker.rates import THROTTLE_MS_MAX, Rate, TokenBucket
 from ottla.clock import Clock
-from ottla.cluster.image import Config, Image, QuotaEntity
+from ottla.cluster.image import MetadataImage, QuotaEntity, StoredConfig
 from ottla.config import ServerConfig
-from ottla.errors import ErrorCode, KafkaError
-from ottla.wire.apis import ApiKey
-from ottla.wire.connection import Request
 
-PRODUCE: Final = int(ApiKey.PRODUCE)
-# What brokers ask of each other is never throttled for the time it takes.
-EXEMPT: Final = frozenset({int(ApiKey.WRITE_TXN_MARKERS)})
-
-# Clients whose limits are remembered, and how many rates at most; client ids can be anything.
+# How many clients and rates are remembered at most, because client ids can be anything.
 CLIENTS_MAX: Final = 10_000
 
-# Of a client id so many characters count. Kafka's may have 32,767, and each is remembered.
+# Only this many characters of a client id count. Kafka allows 32,767, and each id is remembered.
 CLIENT_ID_SIZE_MAX: Final = 255
 
 Meter = TypeVar("Meter", Rate, TokenBucket)
 
 
-class Limits:
-    """What one client may do; None is without limit. Clients may share their meters."""
+class ClientLimits:
+    """The limits of one client; None is unlimited. Several clients may share a meter."""
 
     __slots__ = ("fetch", "mutations", "produce", "request")
 
@@ -64,21 +52,24 @@ class Limits:
         self.mutations = mutations
 
 
-class Quotas:
-    """The limits of all clients of this broker. `active` says whether there are any."""
+class ClientQuotas:
+    """The limits of all clients of this broker. `active` is True if there are any."""
 
-    def __init__(self, config: ServerConfig, clock: Clock) -> None:
+    def __init__(
+        self, config: ServerConfig, clock: Clock, *, clients_max: int = CLIENTS_MAX
+    ) -> None:
         self.active = False
         self._config = config
         self._clock = clock
-        self._stored: Mapping[QuotaEntity, Config] = {}
+        self._clients_max = clients_max
+        self._stored: Mapping[QuotaEntity, StoredConfig] = {}
         self._tables: dict[str, dict[QuotaEntity, float]] = {}
-        self._limits: dict[tuple[str, str], Limits | None] = {}
+        self._limits: dict[tuple[str, str], ClientLimits | None] = {}
         self._rates: dict[tuple[str, str | None, str | None], Rate] = {}
         self._buckets: dict[tuple[str, str | None, str | None], TokenBucket] = {}
 
-    def apply(self, image: Image) -> None:
-        """Take over what is set now; what clients have used so far stays counted."""
+    def apply(self, image: MetadataImage) -> None:
+        """Take over the quotas that are set now; what clients have used so far remains counted."""
         if image.quotas is self._stored:
             return
         self._stored = image.quotas
@@ -90,128 +81,51 @@ class Quotas:
         self._limits.clear()
         self.active = any(self._tables.values())
 
-    def limits(self, user: str, client_id: str) -> Limits | None:
+    def limits(self, user: str, client_id: str) -> ClientLimits | None:
         if len(client_id) > CLIENT_ID_SIZE_MAX:
             client_id = client_id[:CLIENT_ID_SIZE_MAX]
         try:
             return self._limits[user, client_id]
         except KeyError:
             pass
-        if len(self._limits) >= CLIENTS_MAX:
+        if len(self._limits) >= self._clients_max:
             self._forget()
         found = self._limits[user, client_id] = self._find(user, client_id)
         return found
 
-    # serving requests of clients that have limits
+    # Which limits a client has
 
-    def serve(self, handle: Handler, ctx: Context, request: Request) -> Any:
-        """HOT while a quota is set. What the handler answers, measured and charged."""
-        limits = self.limits(ctx.session.user, ctx.client_id or "")
-        if limits is None:
-            return handle(ctx, request.body)
-        ctx.limits = limits
-        started_ns = time.perf_counter_ns()
-        answer = handle(ctx, request.body)
-        spent_ns = time.perf_counter_ns() - started_ns
-        if isinstance(answer, asyncio.Future):
-            return self._charged_later(answer, ctx, request, limits, spent_ns)
-        if isinstance(answer, CoroutineType):
-            return self._charged_task(answer, ctx, request, limits, spent_ns)
-        self._charge(ctx, request, limits, answer, spent_ns)
-        return answer
-
-    def _charged_later(
-        self,
-        answer: asyncio.Future[Any],
-        ctx: Context,
-        request: Request,
-        limits: Limits,
-        spent_ns: int,
-    ) -> asyncio.Future[Any]:
-        """A future as well, as only those are given up when a client leaves while it waits."""
-        charged: asyncio.Future[Any] = answer.get_loop().create_future()
-
-        def finish(done: asyncio.Future[Any]) -> None:
-            if charged.done():
-                return
-            if done.cancelled():
-                charged.cancel()
-            elif (error := done.exception()) is not None:
-                charged.set_exception(error)
-            else:
-                self._charge(ctx, request, limits, done.result(), spent_ns)
-                charged.set_result(done.result())
-
-        def give_up(done: asyncio.Future[Any]) -> None:
-            if done.cancelled():
-                answer.cancel()
-
-        answer.add_done_callback(finish)
-        charged.add_done_callback(give_up)
-        return charged
-
-    async def _charged_task(
-        self,
-        answer: CoroutineType[Any, Any, Any],
-        ctx: Context,
-        request: Request,
-        limits: Limits,
-        spent_ns: int,
-    ) -> Any:
-        timed = Timed(answer)
-        response = await timed
-        self._charge(ctx, request, limits, response, spent_ns + timed.spent_ns)
-        return response
-
-    def _charge(
-        self, ctx: Context, request: Request, limits: Limits, response: Any, spent_ns: int
-    ) -> None:
-        """Kafka mutes for the longest of all that a request has earned, not for their sum."""
-        now_ms = self._clock.now_ms()
-        throttle_ms = getattr(response, "throttle_time", 0)
-        if request.api_key == PRODUCE and limits.produce is not None:
-            throttle_ms = max(throttle_ms, limits.produce.charge(request.size, now_ms))
-        if limits.request is not None and request.api_key not in EXEMPT and response is not None:
-            percent = spent_ns / 1e7  # a thread that is busy for one second in a second is at 100
-            throttle_ms = max(throttle_ms, limits.request.charge(percent, now_ms))
-        if throttle_ms > 0:
-            if hasattr(response, "throttle_time"):
-                response.throttle_time = throttle_ms
-            ctx.session.mute(throttle_ms)
-
-    # who has which limits
-
-    def _find(self, user: str, client_id: str) -> Limits | None:
+    def _find(self, user: str, client_id: str) -> ClientLimits | None:
         config = self._config
         window_ms = config.quota_window_size_seconds * 1000
         rates = {"count": config.quota_window_num, "window_ms": window_ms}
 
         def rate(key: str, throttle_ms_max: int = THROTTLE_MS_MAX) -> Rate | None:
-            limit, place = self._limit(key, user, client_id)
+            limit, entity = self._limit(key, user, client_id)
             if limit is None:
                 return None
-            found = self._rates.get(place)
+            found = self._rates.get(entity)
             if found is None:
                 found = Rate(limit, throttle_ms_max=throttle_ms_max, **rates)
-                self._rates[place] = found
+                self._rates[entity] = found
             found.limit = limit
             return found
 
-        found = Limits(
+        found = ClientLimits(
             rate(PRODUCER_BYTE_RATE),
             rate(CONSUMER_BYTE_RATE),
             rate(REQUEST_PERCENTAGE, window_ms),
             self._bucket(user, client_id),
         )
-        return found if any(getattr(found, name) for name in Limits.__slots__) else None
+        return found if any(getattr(found, name) for name in ClientLimits.__slots__) else None
 
     def _bucket(self, user: str, client_id: str) -> TokenBucket | None:
-        limit, place = self._limit(CONTROLLER_MUTATION_RATE, user, client_id)
+        limit, entity = self._limit(CONTROLLER_MUTATION_RATE, user, client_id)
         if limit is None:
             return None
-        found = self._buckets.get(place)
+        found = self._buckets.get(entity)
         if found is None:
-            found = self._buckets[place] = TokenBucket(
+            found = self._buckets[entity] = TokenBucket(
                 limit,
                 count=self._config.controller_quota_window_num,
                 window_ms=self._config.controller_quota_window_size_seconds * 1000,
@@ -231,17 +145,19 @@ class Quotas:
         return None, (key, None, None)
 
     def _forget(self) -> None:
-        """Nobody loses by it: who is active is looked up again, with what it has used so far."""
+        """Drop idle clients. Active ones are looked up again, with what they have used so far."""
         now_ms = self._clock.now_ms()
         self._limits.clear()
-        _drop_quiet(self._rates, now_ms)
-        _drop_quiet(self._buckets, now_ms)
+        _drop_quiet(self._rates, now_ms, self._clients_max)
+        _drop_quiet(self._buckets, now_ms, self._clients_max)
 
 
 def _precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, str | None, str | None]]:
-    """Kafka's order, the first that has a limit counts; and who shares it with whom: a limit of a
-    user (or the default of users) is for all of that user's clients together, one of a client id
-    for all users together that call themselves so."""
+    """The entities in Kafka's order, of which the first with a limit counts, and who shares it.
+
+    All clients of a user share a limit for that user (or for the default user); all users share a
+    limit for a client id.
+    """
     client, any_client = (CLIENT_ID, client_id), (CLIENT_ID, None)
     this_user, any_user = (USER, user), (USER, None)
     yield (client, this_user), user, client_id
@@ -254,73 +170,10 @@ def _precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, str | 
     yield (any_client,), None, client_id
 
 
-def _drop_quiet(meters: dict[tuple[str, str | None, str | None], Meter], now_ms: int) -> None:
-    for place in [place for place, meter in meters.items() if meter.is_quiet(now_ms)]:
-        del meters[place]
-    while len(meters) > CLIENTS_MAX:  # more than can be: the oldest start anew
+def _drop_quiet(
+    meters: dict[tuple[str, str | None, str | None], Meter], now_ms: int, count_max: int
+) -> None:
+    for entity in [entity for entity, meter in meters.items() if meter.is_quiet(now_ms)]:
+        del meters[entity]
+    while len(meters) > count_max:  # more than there can be: drop the oldest
         del meters[next(iter(meters))]
-
-
-class Timed:
-    """Awaits a coroutine and counts the time in which it runs, not that in which it waits."""
-
-    __slots__ = ("_coroutine", "spent_ns")
-
-    def __init__(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
-        self._coroutine = coroutine
-        self.spent_ns = 0
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        step: Any = self._coroutine.send
-        value: Any = None
-        while True:
-            started_ns = time.perf_counter_ns()
-            try:
-                waits_for = step(value)
-            except StopIteration as stop:
-                return stop.value
-            finally:
-                self.spent_ns += time.perf_counter_ns() - started_ns
-            try:
-                value = yield waits_for
-                step = self._coroutine.send
-            except BaseException as error:
-                value = error
-                step = self._coroutine.throw
-
-
-class MutationCharge:
-    """What one request may still create or delete, as the controller asks topic by topic (KIP-599).
-
-    Newer clients know THROTTLING_QUOTA_EXCEEDED and are refused while there is a debt; older ones
-    are served, and muted.
-    """
-
-    def __init__(self, ctx: Context, *, strict_from: int) -> None:
-        self.throttle_ms = 0
-        self._bucket = ctx.limits.mutations if ctx.limits is not None else None
-        self._strict = ctx.version >= strict_from
-        self._now_ms = ctx.now_ms
-        self._decided: dict[str, KafkaError | None] = {}
-
-    def __call__(self, topic: str, partition_count: int) -> None:
-        """KafkaError if it has to wait. A topic is charged once, even if it is decided on anew."""
-        if self._bucket is None:
-            return
-        if topic not in self._decided:
-            self._decided[topic] = self._charge(self._bucket, partition_count)
-        failure = self._decided[topic]
-        if failure is not None:
-            raise failure
-
-    def _charge(self, bucket: TokenBucket, partition_count: int) -> KafkaError | None:
-        if self._strict:
-            self.throttle_ms = bucket.throttle_ms(self._now_ms)
-            if self.throttle_ms > 0:
-                return KafkaError(
-                    ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
-                )
-        bucket.record(partition_count, self._now_ms)
-        if not self._strict:
-            self.throttle_ms = bucket.throttle_ms(self._now_ms)
-        return None

@@ -1,7 +1,7 @@
-"""How much of something there was lately, and for how long to wait if that was too much.
+"""Measures how much of something there was lately, and how long to wait if it was too much.
 
-Kafka's arithmetic, so that a client is throttled here as it would be there: a rate is what fell
-into the last `count` windows, over the time since the oldest of them began. Time is an argument.
+With Kafka's arithmetic, so that a client is throttled as by Kafka: a rate is what was recorded in
+the last `count` windows, divided by the time since the oldest of them began. Time is an argument.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Sample:
 
 
 class Rate:
-    """What was recorded in a second, on average over the windows, and its limit."""
+    """An average per second over the last windows, and its limit."""
 
     __slots__ = ("_count", "_current", "_samples", "_window_ms", "limit", "throttle_ms_max")
 
@@ -45,16 +45,16 @@ class Rate:
 
     @property
     def burst(self) -> float:
-        """The most that can be recorded at once, after a while of nothing, within the limit."""
+        """The most that an idle client can record at once within the limit."""
         return self.limit * max(1, self._count - 1) * self._window_ms / 1000
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Record, and say for how many milliseconds the client has to be quiet now."""
+        """Record; returns for how many milliseconds the client is to be muted now."""
         self.record(value, now_ms)
         return self.throttle_ms(now_ms)
 
     def record(self, value: float, now_ms: int) -> None:
-        """A negative value takes back what was recorded at the same time."""
+        """A negative value cancels what was recorded at the same time."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms))
@@ -71,7 +71,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def throttle_ms(self, now_ms: int) -> int:
-        """So long that the rate, were nothing recorded meanwhile, would be back at its limit."""
+        """How long until the rate is back at its limit, if nothing more is recorded."""
         elapsed_ms = self._elapsed_ms(now_ms)
         rate = self._total() * 1000 / elapsed_ms
         if rate <= self.limit:
@@ -82,7 +82,7 @@ class Rate:
         return min(self.throttle_ms_max, math.floor(min(wait_ms, THROTTLE_MS_MAX) + 0.5))
 
     def is_quiet(self, now_ms: int) -> bool:
-        """Whether nothing at all was recorded lately: this one may be forgotten."""
+        """True if nothing was recorded lately, so this meter may be dropped."""
         self._drop_old(now_ms)
         return not any(sample.total for sample in self._samples)
 
@@ -90,10 +90,10 @@ class Rate:
         return sum(sample.total for sample in self._samples)
 
     def _elapsed_ms(self, now_ms: int) -> int:
-        """Since the oldest sample began; windows that have not come yet count as if they had."""
+        """The time since the oldest sample began. Windows that are missing count as full ones."""
         self._drop_old(now_ms)
         start_ms = min((sample.start_ms for sample in self._samples), default=now_ms)
-        elapsed_ms = max(0, now_ms - start_ms)  # clocks are set back, too
+        elapsed_ms = max(0, now_ms - start_ms)  # the clock may have been set back
         missing = self._count - 1 - elapsed_ms // self._window_ms
         return max(1, elapsed_ms + max(0, missing) * self._window_ms)
 
@@ -105,10 +105,10 @@ class Rate:
 
 
 class TokenBucket:
-    """Tokens that come back at a steady rate, up to a burst; below none, everybody waits (KIP-599).
+    """Tokens that return at a steady rate, up to a burst; below zero everybody waits (KIP-599).
 
-    One that has some left may go below none at once, for however much it asks: so a topic with more
-    partitions than the burst can be made, and is paid for afterwards.
+    A request that finds tokens may take more than there are. So a topic with more partitions than
+    the burst can be created, and is paid for afterwards.
     """
 
     __slots__ = ("_burst_s", "_filled_ms", "_tokens", "limit")
@@ -124,7 +124,7 @@ class TokenBucket:
         self._tokens -= value
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Until there is no debt any more."""
+        """How long until the debt is paid."""
         self._fill(now_ms)
         if self._tokens >= 0:
             return 0

@@ -1,8 +1,8 @@
-"""Staying one of the brokers: registered from start to stop, and again after a lost session.
+"""Keeps this broker registered, from start to stop, and registers it again after a lost session.
 
-A registration is lost with its session, or when somebody who took us for dead has deleted it.
-Others may lead our partitions from then on, so we lead none until we are registered anew, in
-another epoch.
+A registration is lost with its session, or when the controller took the broker for dead and deleted
+it. From then on others may lead its partitions, so it leads none until it is registered again, in
+another broker epoch.
 """
 
 from __future__ import annotations
@@ -10,22 +10,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.features import SUPPORTED, check_supported
-from ottla.cluster.handover import controlled_shutdown, step_back
-from ottla.cluster.membership import Membership
-from ottla.cluster.store import StoreError
+from ottla.cluster.cluster_membership import ClusterMembership
+from ottla.cluster.controlled_shutdown import controlled_shutdown, leave_isrs_at_startup
+from ottla.cluster.store import MetaStoreError
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.cluster.commits import Commits
+    from ottla.cluster.metadata_cache import MetadataCache
+    from ottla.cluster.metadata_writer import MetadataWriter
     from ottla.cluster.store import MetaStore
+    from ottla.config import Listener, ServerConfig
+    from ottla.storage.log_dir import LogDir
 
 RETRY_S: Final = 0.5
 EXPIRY_S_MORE: Final = 3.0
-"""A server looks for sessions to end once in a tick, and starts late when it has just begun."""
+"""A ZooKeeper server ends sessions once in a tick, and later if it has just started."""
 
 log = logging.getLogger("ottla.broker")
 
@@ -33,24 +36,51 @@ log = logging.getLogger("ottla.broker")
 class Registration:
     """`register`, then `watch`; `unwatch`, then `leave`."""
 
-    def __init__(self, broker: Broker, store: MetaStore, commits: Commits) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        store: MetaStore,
+        writer: MetadataWriter,
+        metadata: MetadataCache,
+        *,
+        broker_id: int,
+        config: Callable[[], ServerConfig],
+        listeners: tuple[Listener, ...],
+        dirs: Sequence[LogDir],
+        now_ms: Callable[[], int],
+        on_lost: Callable[[], None],
+        on_regained: Callable[[], None],
+        on_replaced: Callable[[], None],
+    ) -> None:
+        """`listeners` are the advertised ones.
+
+        `on_lost` is called when others may begin to lead our partitions, `on_regained` when this
+        broker is registered again, and `on_replaced` when another broker has taken its id.
+        """
         self._store = store
-        self._commits = commits
-        self._membership: Membership
+        self._writer = writer
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._config = config
+        self._listeners = listeners
+        self._dirs = dirs
+        self._now_ms = now_ms
+        self._on_lost = on_lost
+        self._on_regained = on_regained
+        self._on_replaced = on_replaced
+        self._membership: ClusterMembership
         self._watching: asyncio.Task[None] | None = None
 
     async def register(self) -> None:
-        """KafkaError if another live broker has our id, or the cluster needs a newer program."""
-        check_supported(self._broker.metadata.image)
+        """KafkaError if another live broker has this id, or the cluster needs a newer release."""
+        check_supported(self._metadata.image)
         self._membership = await self._register()
 
     def watch(self) -> None:
-        """From now on, see to it that we stay registered."""
+        """Register again whenever the registration is lost."""
         self._watching = asyncio.create_task(self._watch(), name="registration")
 
     async def unwatch(self) -> None:
-        """No more; what is registered stays so until the session ends."""
+        """Stop that. The registration stays until its session ends."""
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -58,62 +88,63 @@ class Registration:
             self._watching = None
 
     async def controlled_shutdown(self) -> None:
-        """Others lead what they can, and nobody waits for us, from when this returns."""
-        metadata = self._broker.metadata
-        await controlled_shutdown(self._store, self._commits, metadata, self._membership.broker)
+        """Move leadership to other brokers where they can take it, and leave all ISRs."""
+        me = self._membership.broker
+        await controlled_shutdown(self._store, self._writer, self._metadata, me)
 
     async def leave(self) -> None:
         await self._membership.leave()
 
-    async def _register(self) -> Membership:
-        broker = self._broker
-        config = broker.config
+    async def _register(self) -> ClusterMembership:
+        config = self._config()
         expiry_s = config.zookeeper_session_timeout_ms / 1000 + EXPIRY_S_MORE
-        return await Membership.register(
+        return await ClusterMembership.register(
             self._store,
-            broker.metadata,
-            broker_id=broker.node_id,
-            listeners=broker.advertised(),
+            self._metadata,
+            broker_id=self._broker_id,
+            listeners=self._listeners,
             rack=config.broker_rack,
-            now_ms=broker.clock.now_ms(),
-            directories=[each.directory_id for each in broker.store.dirs if each.directory_id],
+            now_ms=self._now_ms(),
+            directories=[
+                directory.directory_id for directory in self._dirs if directory.directory_id
+            ],
             features=SUPPORTED,
-            patience_s=expiry_s if config.zookeeper_connect else 0,
-            step_back=lambda: step_back(self._commits, broker.metadata, broker.node_id),
+            timeout_s=expiry_s if config.zookeeper_connect else 0,
+            leave_isrs=lambda: leave_isrs_at_startup(self._writer, self._metadata, self._broker_id),
         )
 
     async def _watch(self) -> None:
         while True:
-            await self._membership.hold.lost.wait()
+            await self._membership.ephemeral_key.lost.wait()
             log.warning(
-                "broker %d is not registered any more: it leads nothing until it is again",
-                self._broker.node_id,
+                "Registration of broker %d is lost: it leads nothing until it has registered again",
+                self._broker_id,
             )
-            self._broker.fence()
+            self._on_lost()
             membership = await self._register_again()
             if membership is None:
                 return
             self._membership = membership
-            self._broker.unfence()
-            log.info("broker %d is registered, in epoch %d", *_names(membership))
+            self._on_regained()
+            log.info("Registered broker %d with epoch %d", *_names(membership))
 
-    async def _register_again(self) -> Membership | None:
-        """For as long as it takes; None if another broker has our id now."""
+    async def _register_again(self) -> ClusterMembership | None:
+        """Retry for as long as it takes; None if another broker has taken this id."""
         while True:
             try:
                 return await self._register()
             except KafkaError as error:
                 if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                    log.error("this broker can't go on: %s", error)
-                    self._broker.failed.set()
+                    log.error("Cannot register this broker again: %s", error)
+                    self._on_replaced()
                     return None
-                log.warning("not registered, to be tried again: %s", error)
-            except StoreError as error:
-                log.warning("not registered, to be tried again: %s", error)
-            except Exception:  # a bug must not leave the broker outside for good
-                log.exception("not registered, to be tried again")
+                log.warning("Registration failed, retrying: %s", error)
+            except MetaStoreError as error:
+                log.warning("Registration failed, retrying: %s", error)
+            except Exception:  # a bug must not leave the broker out of the cluster for good
+                log.exception("Registration failed, retrying")
             await asyncio.sleep(RETRY_S)
 
 
-def _names(membership: Membership) -> tuple[int, int]:
+def _names(membership: ClusterMembership) -> tuple[int, int]:
     return membership.broker.id, membership.broker.epoch

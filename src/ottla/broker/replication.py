@@ -1,26 +1,25 @@
-"""Replication, as this broker takes part in it: it follows, and it keeps in-sync sets true."""
+"""This broker's part in replication: it fetches as a follower, and maintains ISRs as a leader."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from ottla.broker.replication_quotas import ReplicationQuota
-from ottla.cluster.commits import Commits
-from ottla.cluster.decisions_elections import replicas_failed
+from ottla.clock import Clock
+from ottla.cluster.leader_election import replicas_failed
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.metadata_writer import MetadataWriter
 from ottla.cluster.store import MetaStore
+from ottla.config import ServerConfig
 from ottla.errors import KafkaError
-from ottla.net.line import Line
-from ottla.replica.fetching import Fetching
-from ottla.replica.follower import Limits
 from ottla.replica.isr_writes import IsrWrites
+from ottla.replica.leader_fetcher import FetchLimits
 from ottla.replica.partition import Partition
-from ottla.storage.directory import LogDir
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
+from ottla.replica.replica_fetchers import OpenConnection, ReplicaFetchers
+from ottla.storage.log_dir import LogDir
 
 RETRY_S: Final = 1.0
 SLACK_MS: Final = 500
@@ -29,32 +28,50 @@ log = logging.getLogger("ottla.broker")
 
 
 class Replication:
-    """Lives as long as the broker does; partitions tell it of their roles."""
+    """The fetchers, the writes of ISRs, and the quotas for replicas that are being moved."""
 
-    def __init__(self, broker: Broker, store: MetaStore) -> None:
-        self._broker = broker
-        self.fetching = Fetching(
-            broker.node_id,
-            open_line=self._open,
-            clock=broker.clock,
+    def __init__(
+        self,
+        node_id: int,
+        store: MetaStore,
+        metadata: MetadataCache,
+        *,
+        config: Callable[[], ServerConfig],
+        clock: Clock,
+        open_connection: OpenConnection,
+        partitions: Callable[[], Iterable[Partition]],
+    ) -> None:
+        """`partitions` gives this broker's; they are created after this, and report their roles."""
+        self._node_id = node_id
+        self._metadata = metadata
+        self._config = config
+        self._partitions = partitions
+        self.fetching = ReplicaFetchers(
+            node_id,
+            open_connection=open_connection,
+            clock=clock,
             broker_epoch=self.broker_epoch,
             limits=self._limits,
-            timeout_s=broker.config.replica_socket_timeout_ms / 1000,
+            timeout_s=config().replica_socket_timeout_ms / 1000,
             throttle=self._throttle,
         )
-        self.isr_writes = IsrWrites(store, broker.metadata)
-        self._commits = Commits(store, broker.metadata)
+        self.isr_writes = IsrWrites(store, metadata)
+        self._writer = MetadataWriter(store, metadata)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._checked_ms = broker.clock.now_ms()
+        self._checked_ms = clock.now_ms()
         self.leader_quota = ReplicationQuota(
-            broker,
+            node_id,
+            metadata,
             "leader.replication.throttled.replicas",
-            lambda: broker.config.leader_replication_throttled_rate,
+            config=config,
+            limit=lambda config: config.leader_replication_throttled_rate,
         )
         self.follower_quota = ReplicationQuota(
-            broker,
+            node_id,
+            metadata,
             "follower.replication.throttled.replicas",
-            lambda: broker.config.follower_replication_throttled_rate,
+            config=config,
+            limit=lambda config: config.follower_replication_throttled_rate,
         )
 
     def on_role(self, partition: Partition, gone: bool) -> None:
@@ -65,56 +82,57 @@ class Replication:
             self.fetching.nudge(broker_id)
 
     def broker_epoch(self) -> int:
-        """Of this life of ours, as the cluster knows it."""
-        me = self._broker.image.brokers.get(self._broker.node_id)
+        """The epoch of this broker's registration; -1 if it is not registered."""
+        me = self._metadata.image.brokers.get(self._node_id)
         return me.epoch if me is not None else -1
 
     def check_isr(self, now_ms: int) -> None:
-        """Who has lagged for too long leaves the set; half of that time apart is often enough.
+        """Remove followers that have lagged for too long from ISRs. Called twice in that time.
 
-        If the last look is much longer ago, this process was stopped, or the clock was set: then
-        nobody knows whether others lagged, and the next look will tell.
+        If the previous check was much longer ago, this process was suspended or the clock was set.
+        Then it is unknown whether the followers lagged, and the next check decides.
         """
-        interval_ms = self._broker.config.replica_lag_time_max_ms // 2
+        interval_ms = self._config().replica_lag_time_max_ms // 2
         slept = now_ms - self._checked_ms > 1.5 * interval_ms + SLACK_MS
         self._checked_ms = now_ms
         if slept:
             return
-        for partition in self._broker.partitions:
+        for partition in self._partitions():
             followers = partition.followers
             if followers is None:
                 continue
             smaller = followers.lagging(partition.log.end_offset, now_ms)
             if smaller is not None:
-                self.isr_writes.want(partition, smaller)
+                self.isr_writes.submit(partition, smaller)
             else:
-                partition.advance(now_ms)  # it may have waited for one that did not join
+                # The high watermark may have waited for a follower that did not join after all.
+                partition.advance(now_ms)
 
     def on_offline(self, directory: LogDir) -> None:
-        """A disk has failed: others lead what was on it, if they can."""
+        """A log directory has failed: move the leadership of its partitions to other brokers."""
         failed = {
-            (each.topic, each.index)
-            for each in self._broker.partitions
-            if each.log.dir is directory and len(each.replicas) > 1
+            (partition.topic, partition.index)
+            for partition in self._partitions()
+            if partition.log.dir is directory and len(partition.replicas) > 1
         }
-        for each in self._broker.partitions:
-            if each.log.dir is directory:
-                self.fetching.update(each)
+        for partition in self._partitions():
+            if partition.log.dir is directory:
+                self.fetching.update(partition)
         if failed:
             task = asyncio.get_running_loop().create_task(self._give_up(failed))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _give_up(self, failed: set[tuple[str, int]]) -> None:
-        broker_id = self._broker.node_id
+        broker_id = self._node_id
         while True:
             try:
-                await self._commits.carry_out_each(
+                await self._writer.commit_until_done(
                     lambda image: replicas_failed(image, broker_id, failed)
                 )
                 return
             except KafkaError as error:
-                log.warning("nobody was told of the failed disk yet: %s", error)
+                log.warning("Moving leaders off the failed log directory failed: %s", error)
             await asyncio.sleep(RETRY_S)
 
     async def stop(self) -> None:
@@ -124,19 +142,16 @@ class Replication:
         await self.isr_writes.stop()
 
     def _throttle(self, partition: Partition, size: int, now_ms: int) -> bool:
-        """Note what was fetched, and say whether the partition has to wait before it goes on."""
+        """Record what was fetched; True if the partition has to pause for the quota."""
         quota = self.follower_quota
         if size:
             quota.record(partition.topic, partition.index, size, now_ms)
         in_sync = partition.node_id in partition.isr
         return not in_sync and quota.holds_back(partition.topic, partition.index, now_ms)
 
-    async def _open(self, leader_id: int) -> Line:
-        return await self._broker.neighbours.open(leader_id)
-
-    def _limits(self) -> Limits:
-        config = self._broker.config
-        return Limits(
+    def _limits(self) -> FetchLimits:
+        config = self._config()
+        return FetchLimits(
             partition_bytes_max=config.replica_fetch_max_bytes,
             response_bytes_max=config.replica_fetch_response_max_bytes,
             bytes_min=config.replica_fetch_min_bytes,

@@ -1,4 +1,4 @@
-"""What configs belong to: the resource types of Kafka's config APIs."""
+"""The resource types of Kafka's config APIs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 from ottla.errors import ErrorCode, KafkaError
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
@@ -16,7 +16,7 @@ class ResourceType(IntEnum):
 
 
 def check_node_id(name: str, node_id: int) -> None:
-    """A broker answers for itself only: INVALID_REQUEST for another's id, or for none."""
+    """INVALID_REQUEST unless the resource names this broker."""
     if name != str(node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

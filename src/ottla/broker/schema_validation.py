@@ -1,11 +1,11 @@
-"""Topics whose records must name schemas of their subjects (confluent.value.schema.validation).
+"""Validates that records name schemas of their subjects (confluent.value.schema.validation).
 
-A Produce to such a topic is looked at before anything of it is appended. Schemas that were found
-once are known for good, because an id never changes; one that is not known is looked up by a
-helper thread while this Produce, and all that comes behind it on its connection, waits. What the
-registry denies is remembered for a moment only, so that a schema is accepted as soon as it is
-registered. If the registry can't be asked, the producer gets an error that it retries: the broker
-accepts nothing unchecked, and loses nothing.
+A Produce to such a topic is checked before any of it is appended. A schema that was found is cached
+for good, because an id never changes. A schema that is not cached is looked up by a helper thread,
+while this Produce, and everything behind it on its connection, waits. A schema that the registry
+does not have is cached only for a moment, so that it is accepted soon after it is registered. If
+the registry does not answer, the producer gets an error that it retries: the broker accepts nothing
+unchecked, and loses nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.journal import Answer
+from ottla.broker.promise import Promise
 from ottla.broker.subject_rules import SubjectRule, judge, rules_of
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import BatchHeader, Origin, check_batches
+from ottla.records.batch import AppendOrigin, BatchHeader, check_batches
 from ottla.records.record import RecordErrors, parse_records, read_payload
-from ottla.records.schema_frames import distinct_frames, frames_of
+from ottla.records.schema_frames import distinct_schema_frames, frames_of
 from ottla.replica.partition import Partition
-from ottla.schemas.framing import NotFramed, split
+from ottla.schemas.framing import FramingError, split_frame
 from ottla.slices import FileSlice
 from ottla.storage.log_config import LogConfig
-from ottla.storage.rewriting import check_counts, unpacked_size_max
+from ottla.storage.rewrite import check_counts, unpacked_size_max
 from ottla.wire.messages.produce import PartitionProduceData
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ URL: Final = "confluent.schema.registry.url"
 LOOKUPS_MAX: Final = 4  # at a time
 LOOKUP_S_MAX: Final = 5.0
 LOOKUP_TRIES_MAX: Final = 2
-REFUSED_MS: Final = 100  # so long a schema that was not found is not asked for again
-DOWN_MS: Final = 1000  # so long a registry that could not be asked is not asked again
-FRAMES_MAX: Final = 10_000  # that are remembered of one subject; beyond it they are asked for again
+REFUSED_MS: Final = 100  # for which a schema that was not found is not looked up again
+DOWN_MS: Final = 1000  # for which a registry that failed is not asked again
+FRAMES_MAX: Final = 10_000  # remembered for each subject; beyond it they are looked up again
 
 log = logging.getLogger("ottla.broker")
 
@@ -53,7 +53,7 @@ SchemaUse = tuple[SubjectRule, bytes]  # a frame where it was found
 
 
 class CheckedBatch(NamedTuple):
-    """A partition's part of a Produce; `unknown` has to be looked up."""
+    """One partition's batch; `unknown` are the schemas that have to be looked up."""
 
     partition: Partition
     asked: PartitionProduceData
@@ -61,10 +61,10 @@ class CheckedBatch(NamedTuple):
 
 
 class SchemaValidation:
-    """`on`: some topic of this broker asks for it. Nothing is spent before that."""
+    """`on` is True once a topic of this broker needs it. Before that it costs nothing."""
 
     def __init__(self, config: ServerConfig, clock: Clock) -> None:
-        """KafkaError if the registry's settings make no sense."""
+        """KafkaError if the registry's settings are invalid."""
         self.on = False
         self._clock = clock
         self._settings = {
@@ -83,7 +83,7 @@ class SchemaValidation:
             self.use("")
 
     def use(self, url: str) -> None:
-        """Ask this registry; the configured one, if there is one, wins."""
+        """Use this registry unless one is configured."""
         if self._registry is None:
             from ottla.client.schema_registry import SchemaRegistry  # few brokers need it
 
@@ -93,7 +93,7 @@ class SchemaValidation:
             self._threads = ThreadPoolExecutor(LOOKUPS_MAX, thread_name_prefix="ottla-schemas")
 
     def noted(self, settings: LogConfig) -> LogConfig:
-        """From the first topic that asks for it on, Produce is looked at."""
+        """Switch validation on with the first topic that needs it."""
         self.on = self.on or settings.validates_schemas
         return settings
 
@@ -101,8 +101,8 @@ class SchemaValidation:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def check(self, batches: Iterable[tuple[Partition, PartitionProduceData]]) -> Answer[Refused]:
-        """Which partitions may not be appended to, and why. There at once if all is known."""
+    def check(self, batches: Iterable[tuple[Partition, PartitionProduceData]]) -> Promise[Refused]:
+        """The partitions whose batches are refused, and why. Resolved at once if all is known."""
         refused: Refused = {}
         waiting: list[CheckedBatch] = []
         for partition, asked in batches:
@@ -113,9 +113,9 @@ class SchemaValidation:
                 continue
             if unknown:
                 waiting.append(CheckedBatch(partition, asked, unknown))
-        answer = Answer[Refused]()
+        answer = Promise[Refused]()
         if not waiting:
-            answer.give(refused)
+            answer.resolve(refused)
             return answer
         task = asyncio.get_running_loop().create_task(self._settle(waiting, refused, answer))
         self._checks.add(task)
@@ -123,7 +123,7 @@ class SchemaValidation:
         return answer
 
     def _unknown(self, partition: Partition, asked: PartitionProduceData) -> list[SchemaUse]:
-        """What has to be looked up. RecordErrors for what is known to be wrong already."""
+        """The schemas that have to be looked up; RecordErrors for those known to be wrong."""
         unknown: list[SchemaUse] = []
         refused: dict[SchemaUse, str] = {}
         now_ms = self._clock.now_ms()
@@ -144,30 +144,30 @@ class SchemaValidation:
         if until_ms > now_ms:
             return reason
         try:
-            split(use[1])
-        except NotFramed as error:
+            split_frame(use[1])
+        except FramingError as error:
             return f"the {use[0].side} names no schema: {error}"
         return None
 
     async def _settle(
-        self, waiting: list[CheckedBatch], refused: Refused, answer: Answer[Refused]
+        self, waiting: list[CheckedBatch], refused: Refused, answer: Promise[Refused]
     ) -> None:
         for batch in waiting:
-            place = (batch.partition.topic, batch.partition.index)
+            key = (batch.partition.topic, batch.partition.index)
             try:
                 for use in batch.unknown:
                     reason = await self._look_up(use)
                     if reason is not None:
                         raise _refusal(batch.partition, batch.asked, {use: reason})
             except KafkaError as error:
-                refused[place] = error
-            except BaseException as error:  # a Produce that waits must have its answer
-                log.error("Schemas of %s-%d can't be checked", *place, exc_info=error)
-                refused[place] = _unavailable(str(error) or type(error).__name__)
-        answer.give(refused)
+                refused[key] = error
+            except BaseException as error:  # or the Produce would wait forever
+                log.error("Checking the schemas of %s-%d failed", *key, exc_info=error)
+                refused[key] = _unavailable(str(error) or type(error).__name__)
+        answer.resolve(refused)
 
     async def _look_up(self, use: SchemaUse) -> str | None:
-        """None: the registry has it. Produces that need the same wait for one look-up."""
+        """None if the registry has it. Produces that need the same schema share one look-up."""
         if use[1] in self._accepted.get(use[0], ()):
             return None
         task = self._lookups.get(use)
@@ -186,7 +186,7 @@ class SchemaValidation:
         try:
             reason = await loop.run_in_executor(self._threads, judge, self._registry, *use)
         except Exception as error:
-            log.error("The schema registry %s can't be asked: %s", self._registry.url, error)
+            log.error("Schema registry %s failed: %s", self._registry.url, error)
             self._down_until_ms = self._clock.now_ms() + DOWN_MS
             raise _unavailable(str(error)) from None
         if reason is None:
@@ -204,13 +204,13 @@ class SchemaValidation:
 def _frames(
     partition: Partition, asked: PartitionProduceData
 ) -> list[tuple[SubjectRule, set[bytes]]]:
-    """The frames that the batch has. KafkaError for one that can't be read."""
+    """The batch's frames; KafkaError for one that can't be read."""
     config = partition.log.config
     key_rule, value_rule = rules_of(partition.topic, config)
     key_frames: set[bytes] = set()
     value_frames: set[bytes] = set()
     for header, payload in _payloads(config, asked):
-        found = distinct_frames(
+        found = distinct_schema_frames(
             payload,
             header.record_count,
             keys=key_rule is not None,
@@ -227,7 +227,7 @@ def _payloads(config: LogConfig, asked: PartitionProduceData) -> list[tuple[Batc
     assert data is not None
     assert not isinstance(data, FileSlice)
     headers = check_batches(
-        memoryview(data), batch_size_max=config.max_message_bytes, origin=Origin.CLIENT
+        memoryview(data), batch_size_max=config.max_message_bytes, origin=AppendOrigin.CLIENT
     )
     check_counts(headers)
     size_max = unpacked_size_max(config)
@@ -254,7 +254,7 @@ def _refusal(
 
 
 def _unavailable(why: str) -> KafkaError:
-    """What every producer tries again, and knows not to be written."""
+    """An error that every producer retries, knowing that nothing was written."""
     return KafkaError(
         ErrorCode.NOT_ENOUGH_REPLICAS, f"The schema registry can't be asked, try again: {why}"
     )

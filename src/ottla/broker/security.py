@@ -1,20 +1,20 @@
-"""What protects this broker's listeners: certificates, mechanisms, and its own credentials."""
+"""The security of this broker's listeners: certificates, SASL mechanisms, its own credentials."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.auth.mechanisms import build_mechanisms, jaas_entry
-from ottla.auth.principal_mapping import PrincipalMapping
 from ottla.auth.sasl import SaslMechanism, SaslServer
 from ottla.auth.sasl_client import GSSAPI, OAUTHBEARER, SaslLogin
-from ottla.broker.authentication import SaslGate
+from ottla.auth.ssl_principal_mapper import SslPrincipalMapper
+from ottla.broker.authentication import SaslAuthentication
 from ottla.broker.authentication_counts import AuthenticationCounts
-from ottla.broker.kerberos import gssapi_mechanism, ticket_login
-from ottla.broker.oauth import bearer_login, bearer_mechanism
+from ottla.broker.kerberos import gssapi_mechanism, kerberos_sasl_login
+from ottla.broker.oauth import oauth_bearer_login, oauth_bearer_mechanism
 from ottla.config import (
     ConfigError,
     Listener,
@@ -23,46 +23,61 @@ from ottla.config import (
     is_loopback,
     tls_settings,
 )
-from ottla.net.line_security import LineSecurity
+from ottla.net.connection_security import ConnectionSecurity
 from ottla.net.listener_tls import ListenerTls
-from ottla.net.oauth_providers import OAuthProviders
+from ottla.net.provider_keys import ProviderKeys
 from ottla.net.tls import ktls_available
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.context import Session
+    from ottla.broker.client_session import ClientSession
+    from ottla.broker.credentials import Credentials
+    from ottla.clock import SteadyClock
+    from ottla.wire.connection import Request
 
 log = logging.getLogger("ottla.broker")
 
 
 class Security:
-    """Each listener's; `tls` and `gate` are the server's, `line_security` is for our own lines."""
+    """Each listener's; `tls` and `authenticator` are for clients, `line_security` for connections
+    to other brokers."""
 
-    def __init__(self, broker: Broker) -> None:
-        """ConfigError says what a listener lacks."""
-        self._broker = broker
-        self._oauth = OAuthProviders()
+    def __init__(
+        self,
+        config: Callable[[], ServerConfig],
+        credentials: Credentials,
+        *,
+        clock: SteadyClock,
+        versions: Callable[[ClientSession, Request], Any],
+    ) -> None:
+        """ConfigError says what a listener lacks. `versions` serves ApiVersions until SASL ends."""
+        self._config = config
+        self._credentials = credentials
+        self._clock = clock
+        self._versions = versions
+        self._oauth = ProviderKeys()
         self._tls: dict[str, ListenerTls] = {}
         self._mechanisms: dict[str, dict[str, SaslMechanism]] = {}
-        self._mappings: dict[str, PrincipalMapping] = {}
-        self._line_security: LineSecurity | None = None
+        self._mappings: dict[str, SslPrincipalMapper] = {}
+        self._line_security: ConnectionSecurity | None = None
         self.counts = AuthenticationCounts()
-        config = broker.config
-        for listener in config.listeners:
+        current = config()
+        for listener in current.listeners:
             if listener.security_protocol.endswith("SSL"):
                 self._tls[listener.name] = ListenerTls(
-                    _tls_settings(config, listener),
-                    inter_broker=listener.name == config.inter_broker_listener_name,
+                    _tls_settings(current, listener),
+                    inter_broker=listener.name == current.inter_broker_listener_name,
                 )
-        self._take(config)
+        self._take(current)
         self._say()
-        warn_of_open_listeners(config)
+        warn_of_open_listeners(current)
 
     def tls(self, listener: str) -> ListenerTls | None:
         return self._tls.get(listener)
 
-    def gate(self, session: Session, certificate: bytes | None) -> SaslGate | None:
-        """What the client still has to prove; KafkaError if its certificate is nobody's."""
+    def authenticator(
+        self, session: ClientSession, certificate: bytes | None
+    ) -> SaslAuthentication | None:
+        """The SASL dialogue that comes first; KafkaError if a certificate maps to no principal."""
         listener = session.listener
         mechanisms = self._mechanisms.get(listener)
         if mechanisms is None:
@@ -70,25 +85,25 @@ class Security:
                 session.principal = self._mappings[listener].principal(certificate)
                 self.counts.succeeded(listener, again=False, knows_sessions=True)
             return None
-        broker = self._broker
-        size = ListenerSettings(broker.config, listener).get("sasl.server.max.receive.size")
+        config = self._config()
+        size = ListenerSettings(config, listener).get("sasl.server.max.receive.size")
         assert isinstance(size, int)
-        return SaslGate(
+        return SaslAuthentication(
             session,
             SaslServer(mechanisms),
             frame_bytes_max=size,
-            delay_ms=broker.config.connection_failed_authentication_delay_ms,
-            clock=broker.clock,
-            versions=broker.dispatch,
+            delay_ms=config.connection_failed_authentication_delay_ms,
+            clock=self._clock,
+            versions=self._versions,
             counts=self.counts,
         )
 
-    def line_security(self) -> LineSecurity | None:
-        """How we speak to other brokers; None in the clear."""
+    def line_security(self) -> ConnectionSecurity | None:
+        """TLS and SASL for connections to other brokers; None for PLAINTEXT."""
         return self._line_security
 
     def check(self, config: ServerConfig) -> None:
-        """ConfigError if the listeners could not take this configuration while they run."""
+        """ConfigError if the listeners cannot take this configuration while they run."""
         for listener in config.listeners:
             tls = self._tls.get(listener.name)
             if tls is not None and tls.settings != (wanted := _tls_settings(config, listener)):
@@ -96,18 +111,18 @@ class Security:
         self._read(config)
 
     def reconfigure(self, config: ServerConfig) -> None:
-        """Take what was changed while the broker runs; what can't be used is said and left."""
+        """Take over a changed configuration; if it can't be used, log that and keep the old one."""
         try:
             for listener in config.listeners:
                 if (tls := self._tls.get(listener.name)) is not None:
                     tls.reconfigure(_tls_settings(config, listener))
             self._take(config)
         except ConfigError as error:
-            log.error("The listeners keep their security settings: %s", error)
+            log.error("Keeping the old security settings of the listeners: %s", error)
 
     def refresh(self) -> None:
-        """Certificates are renewed in place, and providers change their keys."""
-        self._oauth.refresh(self._broker.clock.now_ms())
+        """Look for renewed certificate files and provider keys."""
+        self._oauth.refresh(self._clock.now_ms())
         for tls in self._tls.values():
             tls.refresh()
 
@@ -122,25 +137,25 @@ class Security:
         tls = self._tls.get(config.inter_broker_listener_name)
         self._line_security = None
         if tls is not None or login is not None:
-            self._line_security = LineSecurity(tls, login)
+            self._line_security = ConnectionSecurity(tls, login)
 
     def _read(
         self, config: ServerConfig
     ) -> tuple[
-        dict[str, Mapping[str, SaslMechanism]], dict[str, PrincipalMapping], SaslLogin | None
+        dict[str, Mapping[str, SaslMechanism]], dict[str, SslPrincipalMapper], SaslLogin | None
     ]:
         mechanisms: dict[str, Mapping[str, SaslMechanism]] = {}
-        mappings: dict[str, PrincipalMapping] = {}
+        mappings: dict[str, SslPrincipalMapper] = {}
         login = None
         for listener in config.listeners:
             settings = ListenerSettings(config, listener.name)
             if listener.security_protocol.startswith("SASL_"):
                 mechanisms[listener.name] = build_mechanisms(
                     settings,
-                    self._broker.credentials,
-                    secret=self._broker.credentials.secret,
+                    self._credentials,
+                    secret=self._credentials.secret,
                     builders={
-                        OAUTHBEARER: partial(bearer_mechanism, self._oauth),
+                        OAUTHBEARER: partial(oauth_bearer_mechanism, self._oauth),
                         GSSAPI: gssapi_mechanism,
                     },
                 )
@@ -151,10 +166,10 @@ class Security:
         return mechanisms, mappings, login
 
     def _say(self) -> None:
-        """Which way bytes take over TLS: an operator who counts on zero copy wants to know."""
+        """Log how data goes out over TLS, for operators who count on zero copy."""
         if not self._tls:
             return
-        wanted, there = self._broker.config.ottla_ssl_ktls_enable, ktls_available()
+        wanted, there = self._config().ottla_ssl_ktls_enable, ktls_available()
         if wanted and there:
             log.info("TLS: the kernel encrypts what is sent (kTLS), fetches are sent by sendfile")
         elif there:
@@ -164,7 +179,7 @@ class Security:
 
 
 def warn_of_open_listeners(config: ServerConfig) -> None:
-    """Everybody is User:ANONYMOUS where nobody has to prove anything; one machine is its user's."""
+    """Warn of listeners without authentication, unless only this machine can reach them."""
     rights = "has the rights of User:ANONYMOUS" if config.authorizer_class_name else "may do all"
     for listener in config.listeners:
         if is_loopback(listener.host) or listener.security_protocol.startswith("SASL_"):
@@ -180,7 +195,7 @@ def warn_of_open_listeners(config: ServerConfig) -> None:
 
 
 def has_certificates(config: ServerConfig, listener: Listener) -> bool:
-    """True if nobody comes in without a certificate of their own."""
+    """True if every client needs a certificate."""
     is_tls = listener.security_protocol == "SSL"
     return is_tls and _tls_settings(config, listener).client_auth == "required"
 
@@ -190,12 +205,12 @@ def _tls_settings(config: ServerConfig, listener: Listener):  # type: ignore[no-
 
 
 def _login(settings: ListenerSettings) -> SaslLogin:
-    """Who we are to other brokers: a username and password, a token or a ticket."""
+    """This broker's credentials at other brokers: a password, a token or a ticket."""
     mechanism = str(settings.get("sasl.mechanism.inter.broker.protocol"))
     if mechanism == OAUTHBEARER:
-        return bearer_login(settings)
+        return oauth_bearer_login(settings)
     if mechanism == GSSAPI:
-        return ticket_login(settings)
+        return kerberos_sasl_login(settings)
     options = jaas_entry(settings, mechanism).options
     name, password = options.get("username"), options.get("password")
     if not name or not password:
@@ -205,9 +220,9 @@ def _login(settings: ListenerSettings) -> SaslLogin:
     return SaslLogin(mechanism, name, password)
 
 
-def _mapping(settings: ListenerSettings) -> PrincipalMapping:
+def _mapping(settings: ListenerSettings) -> SslPrincipalMapper:
     rules = str(settings.get("ssl.principal.mapping.rules"))
     try:
-        return PrincipalMapping(rules)
+        return SslPrincipalMapper(rules)
     except ValueError as error:
         raise ConfigError([("ssl.principal.mapping.rules", rules, str(error))]) from None

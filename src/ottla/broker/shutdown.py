@@ -1,7 +1,7 @@
-"""What a stopping broker writes to the metadata store, and how long it waits for that.
+"""The steps of a controlled shutdown in the metadata store, and how long each may take.
 
-Each step spares the others a wait: without it they find out by the end of our session. So a store
-that does not answer must not keep the process alive.
+Each step only spares the other brokers a wait: without it they find out when our session ends. So a
+store that does not answer must not keep the process alive.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ottla.cluster.store import SessionState, StoreError
+from ottla.cluster.store import MetaStoreError, SessionState
 from ottla.errors import KafkaError
 
 ANSWER_S_MAX: Final = 5.0  # for each step, while the store is connected
@@ -22,7 +22,7 @@ log = logging.getLogger("ottla.broker")
 
 
 class ShutdownSteps:
-    """Steps in their order; after one without an answer the others are skipped."""
+    """Runs steps in their order; when one gets no answer, the others are skipped."""
 
     def __init__(self, session_state: Callable[[], SessionState | None]) -> None:
         self._session_state = session_state
@@ -47,7 +47,7 @@ class ShutdownSteps:
                     )
                     return
             task.result()
-        except (KafkaError, StoreError) as error:
+        except (KafkaError, MetaStoreError) as error:
             log.warning("%s failed: %s", name, error)
         finally:
             await _end(task)

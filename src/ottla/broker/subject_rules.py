@@ -1,11 +1,11 @@
-"""Which subjects a schema must belong to, and whether the registry says that it does."""
+"""The subjects that a schema must belong to, and whether the registry confirms it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.schemas.framing import split
+from ottla.schemas.framing import split_frame
 from ottla.storage.log_config import TOPIC_NAME_STRATEGY, LogConfig
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ NOT_FOUND: Final = 404
 
 
 class SubjectRule(NamedTuple):
-    """Which subjects the schemas of a topic's keys or values may belong to."""
+    """The subjects that the schemas of a topic's keys or values may belong to."""
 
     strategy: str
     topic: str
@@ -49,39 +49,39 @@ def rules_of(topic: str, config: LogConfig) -> tuple[SubjectRule | None, Subject
 
 
 def judge(registry: SchemaRegistry, rule: SubjectRule, frame: bytes) -> str | None:
-    """On a helper thread. Why the schema may not be used here; None if it may."""
-    from ottla.client.schema_registry import RegistryError
+    """On a helper thread: why the schema is refused, or None if it is accepted."""
+    from ottla.client.schema_registry import SchemaRegistryError
     from ottla.schemas.record_names import record_names
 
-    name, _ = split(frame)
+    name, _ = split_frame(frame)
     try:
         id_ = _id_of(registry, name.guid) if name.guid else name.id
         found = set(registry.get("schemas", "ids", str(id_), "subjects"))
         wanted = rule.subjects(lambda: record_names(registry.parsed(registry.by_id(id_))))
         if found & wanted or found & _aliases(registry, wanted):
             return None
-    except RegistryError as error:
+    except SchemaRegistryError as error:
         if error.status != NOT_FOUND:
             raise
     finally:
-        registry.close()  # the thread's connection: schemas come rarely
-    return f"{name} is no schema of the subject {rule.subject}"
+        registry.close()  # the thread's connection: new schemas are rare
+    return f"{name} is not a schema of the subject {rule.subject}"
 
 
 def _id_of(registry: SchemaRegistry, guid: str) -> int:
     ids = registry.get("schemas", "guids", guid, "ids")
-    return next((each["id"] for each in ids if each["context"] == DEFAULT_CONTEXT), 0)
+    return next((known["id"] for known in ids if known["context"] == DEFAULT_CONTEXT), 0)
 
 
 def _aliases(registry: SchemaRegistry, subjects: Iterable[str]) -> set[str]:
-    """The subjects that these stand for."""
-    from ottla.client.schema_registry import RegistryError
+    """The subjects behind these aliases."""
+    from ottla.client.schema_registry import SchemaRegistryError
 
     found = set()
     for subject in subjects:
         try:
             config: dict[str, Any] = registry.get("config", subject)
-        except RegistryError as error:
+        except SchemaRegistryError as error:
             if error.status != NOT_FOUND:
                 raise
         else:

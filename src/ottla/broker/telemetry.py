@@ -1,7 +1,7 @@
-"""Clients' own metrics (KIP-714): who shall push which, how often, and whether they keep to it.
+"""Clients' own metrics (KIP-714): which client pushes which metrics, and how often.
 
-Subscriptions are CLIENT_METRICS resources. A broker of Kafka's hands what is pushed to a plug-in;
-there is none here, so a push is checked, counted, and dropped.
+Subscriptions are CLIENT_METRICS resources. Kafka hands pushed metrics to a plug-in. There is none
+here, so a push is checked, counted and discarded.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ottla.broker.context import Session
-from ottla.cluster.image import Config
+from ottla.broker.client_session import ClientSession
+from ottla.cluster.image import StoredConfig
 from ottla.cluster.layout import encode_uuid
 from ottla.config.client_metrics import parse_match
 from ottla.config.definition import LIST, parse_type
 from ottla.config.tables.client_metrics import INTERVAL_MS_DEFAULT
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.checksum import crc32c
-from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.fields import ZERO_UUID
 
 ALL_METRICS: Final = "*"
 COMPRESSION_TYPES: Final = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy: the best first, as in Kafka
 NONE: Final = 0
-CLIENTS_MAX: Final = 16_384  # whose last request is remembered
+CLIENTS_MAX: Final = 16_384  # that are remembered
 
 log = logging.getLogger("ottla.broker")
 
 
-class Subscription:
-    """What one CLIENT_METRICS resource asks for, and of whom."""
+class TelemetrySubscription:
+    """One CLIENT_METRICS resource: which metrics, and of which clients."""
 
     __slots__ = ("_match", "interval_ms", "metrics")
 
@@ -47,8 +47,8 @@ class Subscription:
         return all(pattern.fullmatch(traits[key]) for key, pattern in self._match.items())
 
 
-class Instance:
-    """One client, as it told itself apart, and when it was last heard."""
+class ClientInstance:
+    """One client instance, and when it asked and pushed last."""
 
     __slots__ = (
         "asked_ms",
@@ -67,7 +67,7 @@ class Instance:
         self.metrics: list[str] = []
         self.interval_ms = INTERVAL_MS_DEFAULT
         self.subscription_id = 0
-        self.known: object = None  # the resources of which this was made
+        self.known: object = None  # the resources that the subscription was computed from
         self.asked_ms = self.pushed_ms = 0
         self.last_error = ErrorCode.NONE
         self.terminating = False
@@ -79,7 +79,7 @@ class Instance:
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """The first push after asking may come at any time: clients spread these on purpose."""
+        """The first push may come at any time: clients add jitter to it."""
         if self.asked_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.interval_ms:
             return False
         self.pushed_ms = now_ms
@@ -87,7 +87,7 @@ class Instance:
 
 
 class Telemetry:
-    """The clients that ask and push. `resources` are those of the newest image, each time."""
+    """The known client instances. `resources` are always those of the newest image."""
 
     def __init__(
         self, *, urandom: Callable[[int], bytes] = os.urandom, clients_max: int = CLIENTS_MAX
@@ -96,19 +96,19 @@ class Telemetry:
         self.pushed_count = 0
         self.pushed_bytes = 0
         self._urandom = urandom
-        self._resources: Mapping[str, Config] = {}
-        self._subscriptions: list[Subscription] = []
-        self._instances: OrderedDict[bytes, Instance] = OrderedDict()
+        self._resources: Mapping[str, StoredConfig] = {}
+        self._subscriptions: list[TelemetrySubscription] = []
+        self._instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
 
     def ask(
         self,
-        session: Session,
+        session: ClientSession,
         client_id: str,
         instance_id: bytes,
-        resources: Mapping[str, Config],
+        resources: Mapping[str, StoredConfig],
         now_ms: int,
-    ) -> Instance:
-        """What this client shall push. THROTTLING_QUOTA_EXCEEDED if it was just told."""
+    ) -> ClientInstance:
+        """The client's subscription. THROTTLING_QUOTA_EXCEEDED if it asks too often."""
         if instance_id == ZERO_UUID:
             instance_id = self._urandom(16)
         instance = self._instance(session, client_id, instance_id, resources)
@@ -121,10 +121,10 @@ class Telemetry:
 
     def push(
         self,
-        session: Session,
+        session: ClientSession,
         client_id: str,
         instance_id: bytes,
-        resources: Mapping[str, Config],
+        resources: Mapping[str, StoredConfig],
         *,
         subscription_id: int,
         compression_type: int,
@@ -133,7 +133,7 @@ class Telemetry:
         size_max: int,
         now_ms: int,
     ) -> None:
-        """Take metrics from a client; KafkaError says what is wrong with them."""
+        """Take metrics from a client; KafkaError if they are refused."""
         if instance_id == ZERO_UUID:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         instance = self._instance(session, client_id, instance_id, resources)
@@ -155,43 +155,47 @@ class Telemetry:
         instance.terminating = terminating
         self.pushed_count += 1
         self.pushed_bytes += size
-        log.debug("client %s pushed %d bytes of metrics, which nobody keeps", client_id, size)
+        log.debug("Client %s pushed %d bytes of metrics, which are discarded", client_id, size)
 
     def _instance(
         self,
-        session: Session,
+        session: ClientSession,
         client_id: str,
         instance_id: bytes,
-        resources: Mapping[str, Config],
-    ) -> Instance:
+        resources: Mapping[str, StoredConfig],
+    ) -> ClientInstance:
         instance = self._instances.get(instance_id)
         if instance is None:
             while len(self._instances) >= self._clients_max:
                 self._instances.popitem(last=False)
-            instance = self._instances[instance_id] = Instance(instance_id)
+            instance = self._instances[instance_id] = ClientInstance(instance_id)
         self._instances.move_to_end(instance_id)
         if resources is not self._resources:
             self._resources = resources
-            self._subscriptions = [Subscription(each.values) for each in resources.values()]
+            self._subscriptions = [
+                TelemetrySubscription(resource.values) for resource in resources.values()
+            ]
         if instance.known is not resources:
             instance.known = resources
             self._subscribe(instance, _traits(session, client_id, instance_id))
         return instance
 
-    def _subscribe(self, instance: Instance, traits: Mapping[str, str]) -> None:
-        """All that match it are made into one: every metric, at the shortest interval."""
-        matching = [each for each in self._subscriptions if each.matches(traits)]
-        metrics = frozenset[str]().union(*(each.metrics for each in matching))
+    def _subscribe(self, instance: ClientInstance, traits: Mapping[str, str]) -> None:
+        """Merge all matching subscriptions: every metric, at the shortest interval."""
+        matching = [
+            subscription for subscription in self._subscriptions if subscription.matches(traits)
+        ]
+        metrics = frozenset[str]().union(*(subscription.metrics for subscription in matching))
         instance.metrics = [ALL_METRICS] if ALL_METRICS in metrics else sorted(metrics)
         instance.interval_ms = min(
-            [INTERVAL_MS_DEFAULT, *(each.interval_ms for each in matching)],
+            [INTERVAL_MS_DEFAULT, *(subscription.interval_ms for subscription in matching)],
         )
         text = f"{instance.metrics}{instance.interval_ms}"
         checksum = crc32c(text.encode() + instance.id)
         instance.subscription_id = checksum - (1 << 32) if checksum >> 31 else checksum
 
 
-def _traits(session: Session, client_id: str, instance_id: bytes) -> dict[str, str]:
+def _traits(session: ClientSession, client_id: str, instance_id: bytes) -> dict[str, str]:
     name, _, version = session.software.partition(" ")
     return {
         "client_instance_id": encode_uuid(instance_id),

@@ -1,4 +1,4 @@
-"""Configs as clients see them: each with its value, where that came from, and what else was said.
+"""Configs as clients see them: each with its value, its source, and its synonyms.
 
 Used by DescribeConfigs, and by CreateTopics, which describes what it has just made.
 """
@@ -15,12 +15,12 @@ from ottla.config import (
     GROUP_SYNONYMS,
     TOPIC_CONFIGS,
     TOPIC_SYNONYMS,
+    ConfigDefinition,
     ConfigType,
-    Definition,
+    LayerValue,
     ServerConfig,
-    Setting,
-    Source,
-    Update,
+    UpdateMode,
+    ValueSource,
     definition_of,
     format_value,
     topic_config,
@@ -28,21 +28,23 @@ from ottla.config import (
 
 
 @dataclass(slots=True, frozen=True)
-class ConfigEntry:
-    """One config of a resource. `settings` has every layer's word, the one that counts first."""
+class DescribedConfig:
+    """One config of a resource. `settings` has every layer's value, the effective one first."""
 
     name: str
     value: str | None
-    source: Source
+    source: ValueSource
     type: ConfigType
     doc: str
     read_only: bool
     sensitive: bool
-    settings: list[Setting]
+    settings: list[LayerValue]
 
 
-def topic_entries(config: ServerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every topic config that there is, as it holds for a topic with these overrides."""
+def topic_config_entries(
+    config: ServerConfig, overrides: Mapping[str, str]
+) -> list[DescribedConfig]:
+    """All topic configs, with the values for a topic with these overrides."""
     effective = topic_config(config, overrides)
     entries = []
     for name, definition in TOPIC_CONFIGS.items():
@@ -52,83 +54,87 @@ def topic_entries(config: ServerConfig, overrides: Mapping[str, str]) -> list[Co
         synonyms = TOPIC_SYNONYMS.get(name)
         settings = config.settings(synonyms[0].name) if synonyms is not None else []
         if name in overrides:
-            settings.insert(0, Setting(name, value, Source.DYNAMIC_TOPIC))
+            settings.insert(0, LayerValue(name, value, ValueSource.DYNAMIC_TOPIC))
         entries.append(_entry(definition, settings, value))
     return entries
 
 
-def broker_entries(config: ServerConfig) -> list[ConfigEntry]:
-    """Every broker config that there is, and what else stands in the file."""
-    defined = [each.name for each in BROKER_CONFIGS.values() if not each.internal]
+def broker_config_entries(config: ServerConfig) -> list[DescribedConfig]:
+    """All broker configs, and unknown names that are set."""
+    defined = [definition.name for definition in BROKER_CONFIGS.values() if not definition.internal]
     layers = (config.static, config.dynamic_default, config.dynamic_broker)
     others = {name for layer in layers for name in layer if name not in BROKER_CONFIGS}
-    return [_broker_entry(config, name, Source.DYNAMIC_BROKER) for name in [*defined, *others]]
+    return [_broker_entry(config, name, ValueSource.DYNAMIC_BROKER) for name in [*defined, *others]]
 
 
-def cluster_default_entries(config: ServerConfig) -> list[ConfigEntry]:
-    """What was set at run time for all brokers, and nothing else."""
+def default_broker_config_entries(config: ServerConfig) -> list[DescribedConfig]:
+    """Only what was set at run time for all brokers."""
     names = config.dynamic_default
-    return [_broker_entry(config, name, Source.DYNAMIC_DEFAULT_BROKER) for name in names]
+    return [_broker_entry(config, name, ValueSource.DYNAMIC_DEFAULT_BROKER) for name in names]
 
 
-def _broker_entry(config: ServerConfig, name: str, from_layer: Source) -> ConfigEntry:
+def _broker_entry(config: ServerConfig, name: str, from_layer: ValueSource) -> DescribedConfig:
     definition = definition_of(name)
     settings = config.settings(name)
-    if from_layer is Source.DYNAMIC_DEFAULT_BROKER:
+    if from_layer is ValueSource.DYNAMIC_DEFAULT_BROKER:
         settings = [setting for setting in settings if setting.source is from_layer]
         value = settings[0].value
     elif name in BROKER_CONFIGS:
         value = format_value(config.get(name))
     else:
         value = settings[0].value
-    # A property that nobody knows may be a secret; so may one that is meant to be.
+    # An unknown property may be a secret.
     sensitive = definition is None or definition.sensitive
-    return ConfigEntry(
+    return DescribedConfig(
         name=name,
         value=None if sensitive else value,
-        source=settings[0].source if settings else Source.DEFAULT,
+        source=settings[0].source if settings else ValueSource.DEFAULT,
         type=definition.type if definition is not None else ConfigType.UNKNOWN,
         doc=definition.doc if definition is not None else "",
-        read_only=definition is None or definition.update is Update.READ_ONLY,
+        read_only=definition is None or definition.update is UpdateMode.READ_ONLY,
         sensitive=sensitive,
         settings=settings,
     )
 
 
-def group_entries(config: ServerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every group config that there is; as it was set, even if bounds have changed since."""
+def group_config_entries(
+    config: ServerConfig, overrides: Mapping[str, str]
+) -> list[DescribedConfig]:
+    """All group configs; a value as it was set, even if the broker's bounds have changed since."""
     entries = []
     for name, definition in GROUP_CONFIGS.items():
         synonym = GROUP_SYNONYMS.get(name)
         if synonym is not None:
             settings = config.settings(synonym)
         else:
-            settings = [Setting(name, format_value(definition.default), Source.DEFAULT)]
+            settings = [LayerValue(name, format_value(definition.default), ValueSource.DEFAULT)]
         if name in overrides:
             value = format_value(definition.parse(overrides[name]))
-            settings.insert(0, Setting(name, value, Source.DYNAMIC_GROUP))
+            settings.insert(0, LayerValue(name, value, ValueSource.DYNAMIC_GROUP))
         entries.append(_entry(definition, settings, settings[0].value))
     return entries
 
 
-def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """What a subscription says, and the defaults, of which Kafka lists no synonyms."""
+def client_metrics_config_entries(overrides: Mapping[str, str]) -> list[DescribedConfig]:
+    """The configs of a subscription; for defaults Kafka lists no synonyms."""
     entries = []
     for name, definition in CLIENT_METRICS_CONFIGS.items():
         if name in overrides:
             value = format_value(definition.parse(overrides[name]))
-            settings = [Setting(name, value, Source.DYNAMIC_CLIENT_METRICS)]
+            settings = [LayerValue(name, value, ValueSource.DYNAMIC_CLIENT_METRICS)]
         else:
             value, settings = format_value(definition.default), []
         entries.append(_entry(definition, settings, value))
     return entries
 
 
-def _entry(definition: Definition, settings: list[Setting], value: str | None) -> ConfigEntry:
-    return ConfigEntry(
+def _entry(
+    definition: ConfigDefinition, settings: list[LayerValue], value: str | None
+) -> DescribedConfig:
+    return DescribedConfig(
         name=definition.name,
         value=value,
-        source=settings[0].source if settings else Source.DEFAULT,
+        source=settings[0].source if settings else ValueSource.DEFAULT,
         type=definition.type,
         doc=definition.doc,
         read_only=False,
@@ -137,8 +143,10 @@ def _entry(definition: Definition, settings: list[Setting], value: str | None) -
     )
 
 
-def only(entries: Iterable[ConfigEntry], names: list[str] | None) -> list[ConfigEntry]:
-    """Those that were asked for; all of them if none was named."""
+def select_entries(
+    entries: Iterable[DescribedConfig], names: list[str] | None
+) -> list[DescribedConfig]:
+    """The named entries; all of them if no name is given."""
     if not names:
         return list(entries)
     wanted = set(names)

@@ -1,27 +1,31 @@
 """KIP-890: the first write of a transaction to a partition is checked with its coordinator.
 
-Else a record that comes late, after its transaction has ended, would open another one that nobody
-ends, and hold up all readers of committed records. Once the log has the transaction open there is
-no need to ask: its marker has not come.
+Otherwise a record that arrives after its transaction has ended would open a hanging transaction,
+which nobody ends and which holds up all read_committed consumers. If the transaction is open in the
+log there is no need to ask, because its marker has not been written.
 
-The coordinator may be another broker, which is asked with AddPartitionsToTxn, or be waiting for its
-replicas. If the transaction's marker comes before the answer, what was asked about is too late. The
-marker of the transaction before is another matter: with transaction version 2 the producer goes on
-as soon as the end is decided, and its next write may be here before that marker.
+The coordinator may be another broker, which is asked with AddPartitionsToTxn, or it may wait for
+its replicas. If the transaction's marker arrives before the answer, the write is too late. The
+marker of the previous transaction does not count: with transaction version 2 the producer goes on
+as soon as the end is decided, so its next write may be here before that marker.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
-from ottla.broker.courier import Courier
-from ottla.broker.journal import Answer
+from ottla.broker.broker_connections import BrokerConnections
+from ottla.broker.promise import Promise
+from ottla.broker.request_batcher import RequestBatcher
+from ottla.broker.transaction_coordinator_service import TransactionCoordinatorService
+from ottla.clock import Clock
 from ottla.cluster.image import NO_LEADER
-from ottla.coordinator.keys import partition_for
-from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
-from ottla.coordinator.transactions.outcome import Result
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.config import ServerConfig
+from ottla.coordinator.transactions.records import TRANSACTIONS_TOPIC
+from ottla.coordinator.transactions.result import TransactionResult
 from ottla.coordinator.transactions.transaction import EPOCH_BUMP_FROM
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
@@ -33,40 +37,37 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
 ANSWER_S_MAX: Final = 15.0  # longer than a coordinator waits for its replicas
 
-Place = tuple[str, int]  # topic, index
-Codes = dict[Place, ErrorCode]
+TopicPartitionKey = tuple[str, int]  # topic, index
+VerificationErrors = dict[TopicPartitionKey, ErrorCode]
 
 
-class Writer(NamedTuple):
-    """Who writes in a transaction, and what its version of the request can do."""
+class TransactionProducer(NamedTuple):
+    """The producer of a transactional batch, and what its version of Produce supports."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    adds: bool  # transaction version 2: a partition is added by being written to
-    knows_abortable: bool  # TRANSACTION_ABORTABLE, which came before that
+    adds: bool  # transaction version 2: Produce adds the partition
+    knows_abortable: bool  # TRANSACTION_ABORTABLE, which older versions do not know
 
     def is_known_to(self, partition: Partition) -> bool:
-        """Whether the transaction is open in the partition's log."""
+        """True if the transaction is open in the partition's log."""
         producer = partition.log.producer(self.producer_id)
         return producer is not None and producer.in_transaction(self.producer_epoch)
 
 
-class _Question(NamedTuple):
-    """May this writer write to these?"""
+class _VerificationRequest(NamedTuple):
+    """A request to the coordinator: may this producer write to these partitions?"""
 
-    writer: Writer
-    places: tuple[Place, ...]
-    answer: Answer[Codes]
+    writer: TransactionProducer
+    topic_partitions: tuple[TopicPartitionKey, ...]
+    answer: Promise[VerificationErrors]
 
 
-class _Guard:
-    """A partition that is asked about. `marked`: meanwhile its transaction's marker came."""
+class _VerificationGuard:
+    """A partition whose check is under way. `marked`: the transaction's marker came meanwhile."""
 
     __slots__ = ("leader_epoch", "marked", "partition", "producer_epoch")
 
@@ -77,7 +78,7 @@ class _Guard:
         self.marked = False
 
     def check(self, code: ErrorCode) -> ErrorCode:
-        """What the coordinator's answer is worth by now."""
+        """The result, if the coordinator's answer still holds; else the error."""
         if code is not ErrorCode.NONE:
             return code
         if self.marked:
@@ -88,126 +89,160 @@ class _Guard:
 
 
 class Verification:
-    """Asks coordinators, here or elsewhere, whether transactions may write to partitions."""
+    """Asks coordinators, on this or other brokers, whether transactions may write to partitions."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._courier = Courier(self._carry, _lost)
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataCache,
+        connections: BrokerConnections,
+        transactions: TransactionCoordinatorService,
+        *,
+        config: Callable[[], ServerConfig],
+        clock: Clock,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._connections = connections
+        self._transactions = transactions
+        self._config = config
+        self._clock = clock
+        self._batcher = RequestBatcher(self._carry, _lost)
         self._stopped = False
-        self._guards: dict[tuple[str, int, int], list[_Guard]] = {}  # topic, index, producer id
+        self._guards: dict[
+            tuple[str, int, int], list[_VerificationGuard]
+        ] = {}  # topic, index, producer id
 
     def stop(self) -> None:
         self._stopped = True
-        self._courier.stop()
+        self._batcher.stop()
 
-    def verify(self, writer: Writer, partitions: Iterable[Partition], now_ms: int) -> Answer[Codes]:
-        """Partitions that may not be written to, by the code that says why.
+    def verify(
+        self, writer: TransactionProducer, partitions: Iterable[Partition], now_ms: int
+    ) -> Promise[VerificationErrors]:
+        """The error for each partition that may not be written to.
 
-        It holds in the moment in which the answer comes, and has to be acted upon there and then.
+        It holds only at the moment at which the promise is resolved: append there and then.
         """
-        verified = Answer[Codes]()
-        unknown = [each for each in partitions if not writer.is_known_to(each)]
-        enabled = self._broker.config.transaction_partition_verification_enable
+        verified = Promise[VerificationErrors]()
+        unknown = [partition for partition in partitions if not writer.is_known_to(partition)]
+        enabled = self._config().transaction_partition_verification_enable
         if not unknown or not (writer.adds or enabled):
-            verified.give({})
+            verified.resolve({})
             return verified
         answer = self._ask_until_complete(
-            writer, tuple((each.topic, each.index) for each in unknown), now_ms
+            writer, tuple((partition.topic, partition.index) for partition in unknown), now_ms
         )
-        guards = [] if answer.given else self._guard(writer, unknown)
-        answer.when(lambda codes: verified.give(self._verified(writer, codes, guards)))
+        guards = [] if answer.is_resolved else self._guard(writer, unknown)
+        answer.then(lambda codes: verified.resolve(self._verified(writer, codes, guards)))
         return verified
 
-    def _verified(self, writer: Writer, codes: Codes, guards: list[_Guard]) -> Codes:
+    def _verified(
+        self,
+        writer: TransactionProducer,
+        codes: VerificationErrors,
+        guards: list[_VerificationGuard],
+    ) -> VerificationErrors:
         for guard in guards:
-            place = (guard.partition.topic, guard.partition.index)
-            self._release((*place, writer.producer_id), guard)
-            codes[place] = guard.check(codes[place])
+            topic_partition = (guard.partition.topic, guard.partition.index)
+            self._release((*topic_partition, writer.producer_id), guard)
+            codes[topic_partition] = guard.check(codes[topic_partition])
         return {
-            place: _told(code, writer)
-            for place, code in codes.items()
+            topic_partition: _code_for_client(code, writer)
+            for topic_partition, code in codes.items()
             if code is not ErrorCode.NONE
         }
 
-    def _guard(self, writer: Writer, partitions: list[Partition]) -> list[_Guard]:
-        guards = [_Guard(each, writer.producer_epoch) for each in partitions]
-        for each, guard in zip(partitions, guards, strict=True):
-            key = (each.topic, each.index, writer.producer_id)
+    def _guard(
+        self, writer: TransactionProducer, partitions: list[Partition]
+    ) -> list[_VerificationGuard]:
+        guards = [_VerificationGuard(partition, writer.producer_epoch) for partition in partitions]
+        for partition, guard in zip(partitions, guards, strict=True):
+            key = (partition.topic, partition.index, writer.producer_id)
             self._guards.setdefault(key, []).append(guard)
         return guards
 
     def marked(self, topic: str, index: int, producer_id: int, ended_epoch: int) -> None:
-        """The transaction that this producer had in this epoch has its marker in the partition.
+        """The marker that ends this producer's transaction of this epoch is in the partition.
 
-        Writes of a later epoch belong to a later transaction, and are not too late.
+        Writes with a later epoch belong to a later transaction, and are not too late.
         """
         for guard in self._guards.get((topic, index, producer_id), ()):
             if guard.producer_epoch <= ended_epoch:
                 guard.marked = True
 
     def _ask_until_complete(
-        self, writer: Writer, places: tuple[Place, ...], now_ms: int
-    ) -> Answer[Codes]:
-        """Ask again while markers of the transaction before are under way (KAFKA-18575).
+        self,
+        writer: TransactionProducer,
+        topic_partitions: tuple[TopicPartitionKey, ...],
+        now_ms: int,
+    ) -> Promise[VerificationErrors]:
+        """Ask again while markers of the previous transaction are under way (KAFKA-18575).
 
-        A producer of version 2 goes on as soon as its commit is decided, so CONCURRENT_TRANSACTIONS
-        is its ordinary case. The markers take a few milliseconds; a client that has to retry waits
-        for its own back-off, which is longer.
+        With transaction version 2 a producer goes on as soon as its commit is decided, so
+        CONCURRENT_TRANSACTIONS is the common case. The markers take a few milliseconds. A client
+        that has to retry would wait for its own back-off, which is longer.
         """
-        answer = Answer[Codes]()
-        config = self._broker.config
+        answer = Promise[VerificationErrors]()
+        config = self._config()
         give_up_ms = now_ms + config.add_partitions_to_txn_retry_backoff_max_ms
         backoff_s = config.add_partitions_to_txn_retry_backoff_ms / 1000
 
         def ask(asked_ms: int) -> None:
-            self._ask(writer, places, asked_ms).when(settle)
+            self._ask(writer, topic_partitions, asked_ms).then(settle)
 
-        def settle(codes: Codes) -> None:
+        def settle(codes: VerificationErrors) -> None:
             concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
-            late = self._broker.clock.now_ms() >= give_up_ms
+            late = self._clock.now_ms() >= give_up_ms
             if not writer.adds or not concurrent or late or self._stopped:
-                answer.give(codes)
+                answer.resolve(codes)
                 return
             loop = asyncio.get_running_loop()
-            loop.call_later(backoff_s, lambda: ask(self._broker.clock.now_ms()))
+            loop.call_later(backoff_s, lambda: ask(self._clock.now_ms()))
 
         ask(now_ms)
         return answer
 
-    def _ask(self, writer: Writer, places: tuple[Place, ...], now_ms: int) -> Answer[Codes]:
-        answer = Answer[Codes]()
-        question = _Question(writer, places, answer)
+    def _ask(
+        self,
+        writer: TransactionProducer,
+        topic_partitions: tuple[TopicPartitionKey, ...],
+        now_ms: int,
+    ) -> Promise[VerificationErrors]:
+        answer = Promise[VerificationErrors]()
+        question = _VerificationRequest(writer, topic_partitions, answer)
         coordinator = self._coordinator(writer.transactional_id)
-        if coordinator == self._broker.node_id:
+        if coordinator == self._node_id:
             self._ask_here(question, now_ms)
         elif coordinator == NO_LEADER:
-            answer.give(dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            answer.resolve(dict.fromkeys(topic_partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
-            self._courier.send(coordinator, question)
+            self._batcher.send(coordinator, question)
         return answer
 
     def _coordinator(self, transactional_id: str) -> int:
-        topic = self._broker.image.topics.get(TRANSACTIONS_TOPIC)
+        topic = self._metadata.image.topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
-            return self._broker.node_id  # which says what there is to say
-        return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
+            return self._node_id  # which answers with the right error
+        index = self._transactions.coordinator.partition_of(transactional_id)
+        return topic.partitions[index].leader
 
-    def _ask_here(self, question: _Question, now_ms: int) -> None:
-        writer, places, answer = question
-        transactions = self._broker.transactions
+    def _ask_here(self, question: _VerificationRequest, now_ms: int) -> None:
+        writer, topic_partitions, answer = question
+        transactions = self._transactions
         if not writer.adds:
             codes = transactions.coordinator.verify(
                 writer.transactional_id,
-                places,
+                topic_partitions,
                 producer_id=writer.producer_id,
                 epoch=writer.producer_epoch,
             )
-            answer.give(codes)
+            answer.resolve(codes)
             return
-        added = Answer[Result]()
+        added = Promise[TransactionResult]()
         outcome = transactions.coordinator.add_partitions(
             writer.transactional_id,
-            places,
+            topic_partitions,
             producer_id=writer.producer_id,
             epoch=writer.producer_epoch,
             client_version=EPOCH_BUMP_FROM,
@@ -215,9 +250,9 @@ class Verification:
             now_ms=now_ms,
         )
         transactions.carry_out(outcome, now_ms)
-        added.when(lambda result: answer.give(dict.fromkeys(places, result.code)))
+        added.then(lambda result: answer.resolve(dict.fromkeys(topic_partitions, result.code)))
 
-    def _release(self, key: tuple[str, int, int], guard: _Guard) -> None:
+    def _release(self, key: tuple[str, int, int], guard: _VerificationGuard) -> None:
         held = self._guards[key]
         held.remove(guard)
         if not held:
@@ -225,10 +260,12 @@ class Verification:
 
     # -- other brokers
 
-    async def _carry(self, broker_id: int, questions: list[_Question]) -> None:
-        response = await self._broker.neighbours.call(
+    async def _carry(self, broker_id: int, questions: list[_VerificationRequest]) -> None:
+        response = await self._connections.call(
             broker_id,
-            AddPartitionsToTxnRequest(transactions=[_transaction(each) for each in questions]),
+            AddPartitionsToTxnRequest(
+                transactions=[_transaction(question) for question in questions]
+            ),
             ApiKey.ADD_PARTITIONS_TO_TXN,
             AddPartitionsToTxnResponse,
             timeout_s=ANSWER_S_MAX,
@@ -236,19 +273,24 @@ class Verification:
         missing = ErrorCode.UNKNOWN_SERVER_ERROR
         found = [
             {
-                (topic.name, each.partition_index): ErrorCode(each.partition_error_code)
+                (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
                 for topic in result.topic_results
-                for each in topic.results_by_partition
+                for partition in topic.results_by_partition
             }
             for result in response.results_by_transaction
         ]
         for question, codes in zip(questions, found, strict=True):
-            question.answer.give({place: codes.get(place, missing) for place in question.places})
+            question.answer.resolve(
+                {
+                    topic_partition: codes.get(topic_partition, missing)
+                    for topic_partition in question.topic_partitions
+                }
+            )
 
 
-def _transaction(question: _Question) -> AddPartitionsToTxnTransaction:
+def _transaction(question: _VerificationRequest) -> AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
-    for topic, index in question.places:
+    for topic, index in question.topic_partitions:
         topics.setdefault(topic, []).append(index)
     writer = question.writer
     return AddPartitionsToTxnTransaction(
@@ -256,18 +298,20 @@ def _transaction(question: _Question) -> AddPartitionsToTxnTransaction:
         writer.producer_id,
         writer.producer_epoch,
         not writer.adds,
-        [AddPartitionsToTxnTopic(*each) for each in topics.items()],
+        [AddPartitionsToTxnTopic(*topic) for topic in topics.items()],
     )
 
 
-def _lost(questions: list[_Question], error: KafkaError) -> None:
-    """Whoever asked is to ask again: nothing is known of the transaction."""
+def _lost(questions: list[_VerificationRequest], error: KafkaError) -> None:
+    """The request failed: the producer has to retry, because nothing is known."""
     for question in questions:
-        question.answer.give(dict.fromkeys(question.places, ErrorCode.NETWORK_EXCEPTION))
+        question.answer.resolve(
+            dict.fromkeys(question.topic_partitions, ErrorCode.NETWORK_EXCEPTION)
+        )
 
 
-def _told(code: ErrorCode, writer: Writer) -> ErrorCode:
-    """Two codes of the coordinator are not for all who write to partitions."""
+def _code_for_client(code: ErrorCode, writer: TransactionProducer) -> ErrorCode:
+    """Two codes of the coordinator are translated for Produce."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and not writer.knows_abortable:

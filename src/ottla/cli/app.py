@@ -12,9 +12,9 @@ import typer
 import typer.core
 import typer.main
 
+from ottla.cli.console import fail
 from ottla.cli.help import use_our_help
 from ottla.cli.kafka.tool import INTERRUPTED, ToolError, broken_pipe, log_to_stderr
-from ottla.cli.output import fail
 from ottla.errors import KafkaError
 
 ORDER: Final = (
@@ -42,7 +42,7 @@ ORDER: Final = (
     "rest-users",
 )
 
-VERBS: Final = (*(each for each in ORDER if each != "serve"), "bench", "dump-log")
+VERBS: Final = (*(verb for verb in ORDER if verb != "serve"), "bench", "dump-log")
 _added: set[str] = set()
 COMPLETE: Final = "_OTTLA_COMPLETE"
 COMPLETED: Final = "_TYPER_COMPLETE_ARGS"  # zsh's and fish's
@@ -63,13 +63,13 @@ kafka-avro-console-producer, kafka-consumer-groups, kafka-transactions and other
 
 
 class Verbs(typer.core.TyperGroup):
-    """The verbs in the order of a newcomer's day; typer has groups of verbs behind all others."""
+    """The verbs in the order in which a newcomer needs them; typer puts groups last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         names = super().list_commands(ctx)
         return [
-            *(each for each in ORDER if each in names),
-            *(each for each in names if each not in ORDER),
+            *(verb for verb in ORDER if verb in names),
+            *(verb for verb in names if verb not in ORDER),
         ]
 
 
@@ -84,9 +84,9 @@ app = typer.Typer(
 
 
 def add_verbs(arguments: Sequence[str]) -> None:
-    """The one that is named. All of them only for who asks what there is: most of the time of a
-    short command would be the imports of the others."""
-    if COMPLETE in os.environ:  # a shell asks: the words are in its variable, not among ours
+    """Add the verb of this command line. All of them only for `ottla --help`: a short command would
+    spend most of its time importing the others."""
+    if COMPLETE in os.environ:  # shell completion: the command line is in this variable
         arguments = os.environ.get("COMP_WORDS", os.environ.get(COMPLETED, "")).split()[1:]
     wanted = arguments[:1] if arguments and arguments[0] in VERBS else VERBS
     for name in wanted:
@@ -119,7 +119,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """What stands before a verb."""
+    """Options in front of a verb."""
 
 
 @app.command(
@@ -129,7 +129,7 @@ def options(
 )
 def serve(context: typer.Context) -> None:
     """Start a broker: [bold]ottla serve --help[/bold] has its options."""
-    from ottla.cli.serve import main as serve_main
+    from ottla.cli.serve import serve as serve_main
 
     raise typer.Exit(serve_main(list(context.args)))
 

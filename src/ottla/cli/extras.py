@@ -1,4 +1,4 @@
-"""What a verb needs beyond the plain installation; said before anything is imported."""
+"""Checks for optional dependencies, before a verb imports anything."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ottla.cli.kafka.tool import ToolError
 from ottla.extras import EXTRAS, missing_of, missing_words
 
 
-def need_spark(verb: str) -> None:
-    """Every verb of the pipeline calls this first."""
-    need(verb, "spark")
+def require_spark(verb: str) -> None:
+    """The first call of every verb that needs Spark."""
+    require_extra(verb, "spark")
 
 
-def need(verb: str, extra: str) -> None:
+def require_extra(verb: str, extra: str) -> None:
     missing = missing_of(EXTRAS[extra])
     if missing:
         raise ToolError(missing_words(f"`{verb}`", missing, extra))

@@ -1,4 +1,4 @@
-"""How `--help` of a verb looks: two columns, names whole, at any width of the terminal."""
+"""The layout of `--help`: two columns, uncut names, at any width of the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 NAME_WIDTH_MAX: Final = 34
-"""A longer name has a line for itself, and its text stands below."""
+"""A longer name gets its own line, with its text below."""
 WORDS: Final = {
     "str": "TEXT",
     "int": "NUMBER",
@@ -25,7 +25,7 @@ WORDS: Final = {
     "list[str]": "TEXT",
     "list[int]": "NUMBER",
 }
-"""What comes after an option, for people who do not write Python."""
+"""The names of option values, for people who do not write Python."""
 
 Command = Any  # typer's, which brings a click of its own since 0.20 or so, and another one before
 Parameter = Any
@@ -33,9 +33,11 @@ Rows = list[tuple[str, str]]
 
 
 def use_our_help(command: Command) -> None:
-    """For a command, and for all below it."""
-    for each in _all(command):
-        each.format_help = MethodType(lambda self, context, formatter: show(self, context), each)
+    """For a command and all its subcommands."""
+    for parameter in _all(command):
+        parameter.format_help = MethodType(
+            lambda self, context, formatter: show(self, context), parameter
+        )
 
 
 def show(command: Command, context: Any) -> None:
@@ -44,9 +46,19 @@ def show(command: Command, context: Any) -> None:
     if command.help:
         text = Text.from_markup(inspect.cleandoc(command.help).strip())
         shown.print(Padding(text, (1, 0, 0, 2), expand=False))
-    parameters = [one for one in command.get_params(context) if not getattr(one, "hidden", False)]
-    arguments = [_argument(one) for one in parameters if one.param_type_name == "argument"]
-    options = [_option(one, context) for one in parameters if one.param_type_name == "option"]
+    parameters = [
+        parameter
+        for parameter in command.get_params(context)
+        if not getattr(parameter, "hidden", False)
+    ]
+    arguments = [
+        _argument(parameter) for parameter in parameters if parameter.param_type_name == "argument"
+    ]
+    options = [
+        _option(parameter, context)
+        for parameter in parameters
+        if parameter.param_type_name == "option"
+    ]
     _section(shown, "Arguments", arguments)
     _section(shown, "Options", options)
     _section(shown, "Commands", list(_commands(command, context)))
@@ -54,8 +66,8 @@ def show(command: Command, context: Any) -> None:
 
 def _all(command: Command) -> Iterator[Command]:
     yield command
-    for each in getattr(command, "commands", {}).values():
-        yield from _all(each)
+    for command_ in getattr(command, "commands", {}).values():
+        yield from _all(command_)
 
 
 def _section(shown: Console, title: str, rows: Rows) -> None:
@@ -64,7 +76,7 @@ def _section(shown: Console, title: str, rows: Rows) -> None:
     width = max((len(name) for name, _ in rows if len(name) <= NAME_WIDTH_MAX), default=0)
     shown.print(f"\n[bold]{title}[/]")
     for name, text in rows:
-        if len(name) > width:  # a table would cut it
+        if len(name) > width:  # a table would cut the name
             shown.print(f"  [cyan]{escape(name)}[/]", soft_wrap=True)
         row = Table.grid(padding=(0, 2, 0, 0))
         row.add_column(no_wrap=True, style="cyan", width=width)
@@ -79,7 +91,7 @@ def _argument(parameter: Parameter) -> tuple[str, str]:
 
 
 def _option(parameter: Parameter, context: Any) -> tuple[str, str]:
-    names = sorted(parameter.opts, key=len)  # the letter first
+    names = sorted(parameter.opts, key=len)  # the short option first
     title = ", ".join(names)
     if not getattr(parameter, "is_flag", False):
         title += f" {_metavar(parameter, context)}"
@@ -99,7 +111,9 @@ def _text(parameter: Parameter) -> str:
     if parameter.required:
         notes.append("required")
     default = parameter.default
-    if default not in (None, False, True, "", [], ()) and not callable(default):
+    # Options hide a default that stands for "not given", such as -1.
+    shown = getattr(parameter, "show_default", True) not in (False, "")
+    if shown and default not in (None, False, True, "", [], ()) and not callable(default):
         notes.append(f"default: {default}")
     if getattr(parameter, "envvar", None):
         notes.append(f"or ${parameter.envvar}")

@@ -1,16 +1,17 @@
-"""`ottla serve`: a broker in the foreground. Imports nothing that a broker does not need."""
+"""`ottla serve`: a broker in the foreground. Imports only what a broker needs."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from ottla.extras import EXTRAS, missing_of, missing_words
 
 if TYPE_CHECKING:
-    from ottla.broker.process import Beside
+    from ottla.broker.process import StartRegistry
     from ottla.registry.server import RegistryServer
 
 EXAMPLES = """\
@@ -22,11 +23,14 @@ examples:
 """
 
 
-def main(argv: list[str], *, prog: str = "ottla serve", file_required: bool = False) -> int:
-    from ottla.broker.process import run
+def serve(argv: list[str], *, prog: str = "ottla serve", file_required: bool = False) -> int:
+    from ottla.broker.process import run_process
     from ottla.config import ConfigError, ServerConfig
 
     arguments = _parser(prog, file_required).parse_args(argv)
+    if arguments.properties is not None and not Path(arguments.properties).is_file():
+        print(f"{prog}: there is no file {arguments.properties}", file=sys.stderr)
+        return 1
     overrides = dict(_property(text) for text in arguments.override)
     if arguments.properties is None:
         overrides.setdefault("log.dirs", "./data")
@@ -39,11 +43,11 @@ def main(argv: list[str], *, prog: str = "ottla serve", file_required: bool = Fa
     if missing:
         print(missing_words("`ottla serve --registry`", missing, "registry"), file=sys.stderr)
         return 1
-    return run(config, beside=_registry(arguments.registry))
+    return run_process(config, beside=_registry(arguments.registry))
 
 
-def _registry(properties: str | None) -> Beside | None:
-    """What starts the registry, once the broker's address is known; None if nobody asked."""
+def _registry(properties: str | None) -> StartRegistry | None:
+    """Starts the registry once the broker's address is known; None without --registry."""
     if properties is None:
         return None
     from ottla.cli.kafka.tool import read_properties
@@ -51,17 +55,24 @@ def _registry(properties: str | None) -> Beside | None:
     def start(bootstrap_servers: str) -> RegistryServer:
         from ottla.registry.settings import settings_of
 
-        told = dict(read_properties(properties or None))
-        told["kafkastore.bootstrap.servers"] = bootstrap_servers
-        server = settings_of(told, {}).server().start()
+        config = dict(read_properties(properties or None))
+        config["kafkastore.bootstrap.servers"] = bootstrap_servers
+        server = settings_of(config, {}).server().start()
         logging.getLogger("ottla.registry").info("Schema registry at %s", server.url)
         return server
 
     return start
 
 
+class _Parser(argparse.ArgumentParser):
+    """Its errors show how a port or a property is given, which the other verbs have options for."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n\n{EXAMPLES}\n`{self.prog} --help` explains them.\n")
+
+
 def _parser(prog: str, file_required: bool) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=prog,
         description="Start a broker.",
         epilog=EXAMPLES,

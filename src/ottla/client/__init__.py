@@ -1,9 +1,19 @@
-"""A small typed layer over confluent-kafka: Producer, Consumer, ShareConsumer, Admin.
+"""The clients of Kafka, typed, over confluent-kafka, and serdes for keys and values.
 
     from ottla.client import Consumer, Producer
 
-confluent-kafka is imported in this room and nowhere else, and only by what needs it: a tool that
-asks for one module of this room does not pay for the others.
+Producer, Consumer, ShareConsumer and Admin work with any Kafka cluster. Serdes turn keys and values
+into bytes and back, with or without a schema registry. The registry and the rooms
+of the Spark half speak to brokers through this one.
+
+    producer.py, consumer.py   records to and from topics, on librdkafka
+    admin.py                   topics, configs, groups, transactions, quotas, users
+    serde.py                   Serde and Kafka's own formats; serdes/ has those with a registry
+    protocol/                  Ottla's own Kafka client, for requests that librdkafka lacks
+
+confluent-kafka is imported in this room and nowhere else, and only by the modules that need it: a
+tool that imports one module does not pay for the others. Nothing here imports broker, replica,
+storage or cluster.
 """
 
 from __future__ import annotations
@@ -15,9 +25,9 @@ if TYPE_CHECKING:
     from ottla.client.configs import ResourceType
     from ottla.client.consumer import Consumer, RebalanceListener
     from ottla.client.delivery import Delivery
-    from ottla.client.producer import Producer, Sending
-    from ottla.client.received import RecordDeserializationError
-    from ottla.client.record import Delivered, Record, TopicPartition
+    from ottla.client.producer import FutureRecordMetadata, Producer
+    from ottla.client.record import ConsumerRecord, RecordMetadata, TopicPartition
+    from ottla.client.record_reader import RecordDeserializationError
     from ottla.client.schema_registry import SchemaRegistry
     from ottla.client.serde import (
         Boolean,
@@ -47,11 +57,12 @@ __all__ = [
     "Boolean",
     "Bytes",
     "Consumer",
-    "Delivered",
+    "ConsumerRecord",
     "Delivery",
     "Double",
     "ErrorCode",
     "Float",
+    "FutureRecordMetadata",
     "GenericRecord",
     "Int",
     "Json",
@@ -62,11 +73,10 @@ __all__ = [
     "Producer",
     "Protobuf",
     "RebalanceListener",
-    "Record",
     "RecordDeserializationError",
+    "RecordMetadata",
     "ResourceType",
     "SchemaRegistry",
-    "Sending",
     "Serde",
     "SerializationError",
     "ShareConsumer",
@@ -76,13 +86,13 @@ __all__ = [
     "Uuid",
 ]
 
-_HOMES = {
+_MODULES = {
     "Admin": "ottla.client.admin",
     "Avro": "ottla.client.serdes.avro",
     "Boolean": "ottla.client.serde",
     "Bytes": "ottla.client.serde",
     "Consumer": "ottla.client.consumer",
-    "Delivered": "ottla.client.record",
+    "RecordMetadata": "ottla.client.record",
     "Delivery": "ottla.client.delivery",
     "Double": "ottla.client.serde",
     "ErrorCode": "ottla.errors",
@@ -97,11 +107,11 @@ _HOMES = {
     "Producer": "ottla.client.producer",
     "Protobuf": "ottla.client.serdes.protobuf",
     "RebalanceListener": "ottla.client.consumer",
-    "Record": "ottla.client.record",
-    "RecordDeserializationError": "ottla.client.received",
+    "ConsumerRecord": "ottla.client.record",
+    "RecordDeserializationError": "ottla.client.record_reader",
     "ResourceType": "ottla.client.configs",
     "SchemaRegistry": "ottla.client.schema_registry",
-    "Sending": "ottla.client.producer",
+    "FutureRecordMetadata": "ottla.client.producer",
     "Serde": "ottla.client.serde",
     "SerializationError": "ottla.client.serde",
     "ShareConsumer": "ottla.client.share_consumer",
@@ -113,8 +123,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

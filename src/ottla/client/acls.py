@@ -1,4 +1,4 @@
-"""Who may do what, where a cluster has an authorizer."""
+"""ACLs of a cluster that has an authorizer: describe, create, delete."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ottla.auth.acls import (
     AclPermission,
     AclResource,
 )
+from ottla.client.admin_session import AdminSession
 from ottla.client.protocol.connection import check
-from ottla.client.session import Session
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
@@ -21,52 +21,54 @@ from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsR
 
 __all__ = [
     "Acl",
+    "AclAdmin",
     "AclFilter",
     "AclOperation",
     "AclPattern",
     "AclPermission",
     "AclResource",
-    "Acls",
 ]
 
 
-class Acls:
-    def __init__(self, session: Session) -> None:
+class AclAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def describe(self, resource: AclResource) -> list[Acl]:
-        """All of one kind of resource."""
+        """All ACLs of this kind of resource."""
         return self.find(AclFilter(resource))
 
     def find(self, wanted: AclFilter) -> list[Acl]:
         request = DescribeAclsRequest(*_fields(wanted))
-        answer = self._session.lines.call(request, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse)
+        answer = self._session.connections.call(request, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse)
         check(answer.error_code, answer.error_message, ApiKey.DESCRIBE_ACLS)
         return [
             Acl(
                 found.resource_type,
                 found.resource_name,
                 found.pattern_type,
-                each.principal,
-                each.host,
-                each.operation,
-                each.permission_type,
+                acl.principal,
+                acl.host,
+                acl.operation,
+                acl.permission_type,
             )
             for found in answer.resources
-            for each in found.acls
+            for acl in found.acls
         ]
 
     def create(self, acls: Sequence[Acl]) -> None:
-        """One that is there already is no mistake."""
-        request = CreateAclsRequest([AclCreation(*each) for each in acls])
-        answer = self._session.lines.call(request, ApiKey.CREATE_ACLS, CreateAclsResponse)
-        for each in answer.results:
-            check(each.error_code, each.error_message, ApiKey.CREATE_ACLS)
+        """Creating an ACL that exists already is not an error."""
+        request = CreateAclsRequest([AclCreation(*acl) for acl in acls])
+        answer = self._session.connections.call(request, ApiKey.CREATE_ACLS, CreateAclsResponse)
+        for result in answer.results:
+            check(result.error_code, result.error_message, ApiKey.CREATE_ACLS)
 
     def delete(self, filters: Sequence[AclFilter]) -> list[Acl]:
-        """All that these filters mean; gives what is gone."""
-        request = DeleteAclsRequest([DeleteAclsFilter(*_fields(each)) for each in filters])
-        answer = self._session.lines.call(request, ApiKey.DELETE_ACLS, DeleteAclsResponse)
+        """Delete the ACLs that match these filters; return what was deleted."""
+        request = DeleteAclsRequest(
+            [DeleteAclsFilter(*_fields(acl_filter)) for acl_filter in filters]
+        )
+        answer = self._session.connections.call(request, ApiKey.DELETE_ACLS, DeleteAclsResponse)
         deleted: list[Acl] = []
         for result in answer.filter_results:
             check(result.error_code, result.error_message, ApiKey.DELETE_ACLS)

@@ -14,24 +14,24 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from ottla.client.acls import Acls
-from ottla.client.configs import Configs
-from ottla.client.delegation_tokens import DelegationTokens
+from ottla.client.acls import AclAdmin
+from ottla.client.admin_session import TIMEOUT_S, AdminSession
+from ottla.client.configs import ConfigAdmin
+from ottla.client.delegation_tokens import DelegationTokenAdmin
 from ottla.client.delivery import Setting
-from ottla.client.features import Features
-from ottla.client.groups import Groups
-from ottla.client.offsets import Offsets
+from ottla.client.features import FeatureAdmin
+from ottla.client.groups import GroupAdmin
+from ottla.client.offsets import OffsetAdmin
 from ottla.client.protocol.connection import Node, check
 from ottla.client.quorum import Quorum, describe_quorum
-from ottla.client.quotas import Quotas
-from ottla.client.reassignments import Reassignments
+from ottla.client.quotas import QuotaAdmin
+from ottla.client.reassignments import ReassignmentAdmin
 from ottla.client.record import TopicPartition
-from ottla.client.session import TIMEOUT_S, Session
-from ottla.client.shares import Shares
-from ottla.client.streams_groups import StreamsGroups
-from ottla.client.topics import Topics
-from ottla.client.transactions import Transactions
-from ottla.client.users import Users
+from ottla.client.share_groups import ShareGroupAdmin
+from ottla.client.streams_groups import StreamsGroupAdmin
+from ottla.client.topics import TopicAdmin
+from ottla.client.transactions import TransactionAdmin
+from ottla.client.users import UserAdmin
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.wire.messages.unregister_broker import (
@@ -48,7 +48,7 @@ class ClusterDescription:
 
 
 class LogDirReplica(NamedTuple):
-    """`offset_lag` is how far the copy is behind; `is_future`: it replaces the present one."""
+    """`offset_lag` is how far the replica is behind; `is_future`: it is to replace the current."""
 
     size: int
     offset_lag: int
@@ -56,8 +56,8 @@ class LogDirReplica(NamedTuple):
 
 
 @dataclass(slots=True, frozen=True)
-class LogDir:
-    """A broker's log directory: what lies in it, and how full its disk is (-1: not known)."""
+class LogDirDescription:
+    """A broker's log directory: its replicas, and the size of its disk in bytes (-1: unknown)."""
 
     broker: int
     path: str
@@ -68,7 +68,7 @@ class LogDir:
 
 
 class Admin:
-    """What can be asked and changed. A failure is a KafkaError, with what the broker said."""
+    """Describes and changes a cluster. Failures are KafkaErrors with the broker's message."""
 
     def __init__(
         self,
@@ -77,33 +77,33 @@ class Admin:
         settings: Mapping[str, Setting] | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._session = session = Session(bootstrap_servers, settings or {}, timeout_s)
-        self.topics = Topics(session)
-        self.configs = Configs(session)
-        self.groups = Groups(session)
-        self.shares = Shares(session)
-        self.streams_groups = StreamsGroups(session)
-        self.transactions = Transactions(session)
-        self.offsets = Offsets(session)
-        self.quotas = Quotas(session)
-        self.acls = Acls(session)
-        self.users = Users(session)
-        self.delegation_tokens = DelegationTokens(session)
-        self.reassignments = Reassignments(session)
-        self.features = Features(session)
+        self._session = session = AdminSession(bootstrap_servers, settings or {}, timeout_s)
+        self.topics = TopicAdmin(session)
+        self.configs = ConfigAdmin(session)
+        self.groups = GroupAdmin(session)
+        self.shares = ShareGroupAdmin(session)
+        self.streams_groups = StreamsGroupAdmin(session)
+        self.transactions = TransactionAdmin(session)
+        self.offsets = OffsetAdmin(session)
+        self.quotas = QuotaAdmin(session)
+        self.acls = AclAdmin(session)
+        self.users = UserAdmin(session)
+        self.delegation_tokens = DelegationTokenAdmin(session)
+        self.reassignments = ReassignmentAdmin(session)
+        self.features = FeatureAdmin(session)
 
     def cluster(self) -> ClusterDescription:
-        """As it is now: the brokers are asked each time."""
-        lines = self._session.lines
-        nodes = tuple(lines.nodes(refresh=True).values())
-        return ClusterDescription(lines.cluster_id, lines.controller_id, nodes)
+        """As it is now: each call asks the brokers."""
+        connections = self._session.connections
+        nodes = tuple(connections.nodes(refresh=True).values())
+        return ClusterDescription(connections.cluster_id, connections.controller_id, nodes)
 
     def api_versions(self, node_id: int) -> dict[int, tuple[int, int]]:
         """What a broker serves: API key -> first and last version."""
-        return self._session.lines.line(node_id).versions
+        return self._session.connections.connection(node_id).versions
 
-    def log_dirs(self, node_id: int) -> list[LogDir]:
-        answer = self._session.lines.call(
+    def log_dirs(self, node_id: int) -> list[LogDirDescription]:
+        answer = self._session.connections.call(
             DescribeLogDirsRequest(topics=None),
             ApiKey.DESCRIBE_LOG_DIRS,
             DescribeLogDirsResponse,
@@ -111,30 +111,30 @@ class Admin:
         )
         check(answer.error_code, "", ApiKey.DESCRIBE_LOG_DIRS)
         return [
-            LogDir(
+            LogDirDescription(
                 node_id,
-                each.log_dir,
-                each.error_code,
-                each.total_bytes,
-                each.usable_bytes,
+                result.log_dir,
+                result.error_code,
+                result.total_bytes,
+                result.usable_bytes,
                 {
                     TopicPartition(topic.name, part.partition_index): LogDirReplica(
                         part.partition_size, part.offset_lag, part.is_future_key
                     )
-                    for topic in each.topics
+                    for topic in result.topics
                     for part in topic.partitions
                 },
             )
-            for each in answer.results
+            for result in answer.results
         ]
 
     def quorum(self) -> Quorum:
-        """A KRaft cluster's; a broker of ours says in its error where the metadata is."""
+        """A KRaft cluster's quorum; Ottla's brokers answer with an error that names their store."""
         return describe_quorum(self._session)
 
     def unregister_broker(self, broker_id: int) -> None:
-        """Forget a broker that will not come back."""
-        answer = self._session.lines.call(
+        """Forget a broker that will not come back (KIP-185, UnregisterBroker)."""
+        answer = self._session.connections.call(
             UnregisterBrokerRequest(broker_id), ApiKey.UNREGISTER_BROKER, UnregisterBrokerResponse
         )
         check(answer.error_code, answer.error_message, ApiKey.UNREGISTER_BROKER)

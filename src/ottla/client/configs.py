@@ -1,7 +1,7 @@
-"""Configs of topics, brokers, groups and whatever else has them.
+"""Configs of topics, brokers, groups, loggers and client metrics.
 
-Over plain lines: librdkafka's client keeps one synonym a name, and knows neither the default of all
-brokers nor a broker's loggers nor client metrics.
+Requests go over our own connections: librdkafka's client keeps one synonym for each name, and knows
+neither the default of all brokers nor a broker's loggers nor client metrics.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from ottla.client.admin_session import AdminSession
 from ottla.client.permissions import denied
 from ottla.client.protocol.connection import check
-from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_configs import (
@@ -35,7 +35,7 @@ from ottla.wire.messages.list_config_resources import (
 
 
 class ResourceType(IntEnum):
-    """What has configs; the numbers are Kafka's."""
+    """The kinds of resources that have configs; the numbers are Kafka's."""
 
     TOPIC = 2
     BROKER = 4
@@ -45,7 +45,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Who set a value; the numbers and names are Kafka's."""
+    """The layer that a value comes from; numbers and names are Kafka's."""
 
     UNKNOWN_CONFIG = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -79,15 +79,15 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
 @dataclass(slots=True, frozen=True)
-class Synonym:
+class ConfigSynonym:
     name: str
     value: str | None
     source: ConfigSource
 
 
 @dataclass(slots=True, frozen=True)
-class Config:
-    """One config as it is in force, with all that was said about it; the first synonym counts."""
+class ConfigEntry:
+    """A config's effective value and all its synonyms; the first synonym is in force."""
 
     name: str
     value: str | None
@@ -96,39 +96,43 @@ class Config:
     sensitive: bool
     type: str
     documentation: str | None
-    synonyms: tuple[Synonym, ...]
+    synonyms: tuple[ConfigSynonym, ...]
 
 
-class Configs:
-    def __init__(self, session: Session) -> None:
+class ConfigAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def describe(
         self, kind: ResourceType, name: str, *, documentation: bool = False
-    ) -> list[Config]:
+    ) -> list[ConfigEntry]:
         """All configs of one resource, by name. The empty name means the default of all brokers."""
         request = DescribeConfigsRequest(
             resources=[DescribeConfigsResource(kind, name, None)],
             include_synonyms=True,
             include_documentation=documentation,
         )
-        answer = self._session.lines.call(
+        answer = self._session.connections.call(
             request, ApiKey.DESCRIBE_CONFIGS, DescribeConfigsResponse, node_id=_home(kind, name)
         )
         result = answer.results[0]
         check(result.error_code, result.error_message, ApiKey.DESCRIBE_CONFIGS, name)
-        return sorted((_config(each) for each in result.configs), key=lambda each: each.name)
+        return sorted(
+            (_config(config) for config in result.configs), key=lambda config: config.name
+        )
 
-    def describe_topics(self, names: Iterable[str]) -> dict[str, list[Config] | KafkaError]:
+    def describe_topics(self, names: Iterable[str]) -> dict[str, list[ConfigEntry] | KafkaError]:
         """The configs of several topics, in one request."""
         request = DescribeConfigsRequest(
-            resources=[DescribeConfigsResource(ResourceType.TOPIC, each, None) for each in names],
+            resources=[DescribeConfigsResource(ResourceType.TOPIC, topic, None) for topic in names],
             include_synonyms=True,
         )
         if not request.resources:
             return {}
-        answer = self._session.lines.call(request, ApiKey.DESCRIBE_CONFIGS, DescribeConfigsResponse)
-        found: dict[str, list[Config] | KafkaError] = {}
+        answer = self._session.connections.call(
+            request, ApiKey.DESCRIBE_CONFIGS, DescribeConfigsResponse
+        )
+        found: dict[str, list[ConfigEntry] | KafkaError] = {}
         for result in answer.results:
             if result.error_code:
                 code = ErrorCode(result.error_code)
@@ -136,7 +140,7 @@ class Configs:
                 name = result.resource_name
                 found[name] = denied(error, ApiKey.DESCRIBE_CONFIGS, name)
             else:
-                found[result.resource_name] = [_config(each) for each in result.configs]
+                found[result.resource_name] = [_config(config) for config in result.configs]
         return found
 
     def alter(
@@ -152,15 +156,18 @@ class Configs:
     ) -> None:
         """Change some and leave the others as they are (KIP-339)."""
         changes = [
-            *(AlterableConfig(each, _SET, value) for each, value in (set or {}).items()),
-            *(AlterableConfig(each, _DELETE, None) for each in delete),
-            *(AlterableConfig(each, _APPEND, value) for each, value in (append or {}).items()),
-            *(AlterableConfig(each, _SUBTRACT, value) for each, value in (subtract or {}).items()),
+            *(AlterableConfig(config, _SET, value) for config, value in (set or {}).items()),
+            *(AlterableConfig(config, _DELETE, None) for config in delete),
+            *(AlterableConfig(config, _APPEND, value) for config, value in (append or {}).items()),
+            *(
+                AlterableConfig(config, _SUBTRACT, value)
+                for config, value in (subtract or {}).items()
+            ),
         ]
         request = IncrementalAlterConfigsRequest(
             resources=[AlterConfigsResource(kind, name, changes)], validate_only=validate_only
         )
-        answer = self._session.lines.call(
+        answer = self._session.connections.call(
             request,
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
             IncrementalAlterConfigsResponse,
@@ -172,27 +179,29 @@ class Configs:
 
     def resources(self, kind: ResourceType) -> list[str]:
         """The names of all groups or client metrics that have configs (KIP-1142)."""
-        answer = self._session.lines.call(
+        answer = self._session.connections.call(
             ListConfigResourcesRequest(resource_types=[kind]),
             ApiKey.LIST_CONFIG_RESOURCES,
             ListConfigResourcesResponse,
         )
         check(answer.error_code, "", ApiKey.LIST_CONFIG_RESOURCES)
         return [
-            each.resource_name for each in answer.config_resources if each.resource_type == kind
+            resource.resource_name
+            for resource in answer.config_resources
+            if resource.resource_type == kind
         ]
 
 
 def _home(kind: ResourceType, name: str) -> int | None:
-    """A broker answers for itself; anyone answers for the rest."""
+    """A broker answers for itself; any broker answers for the rest."""
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name:
         return int(name)
     return None
 
 
-def _config(found: DescribeConfigsResourceResult) -> Config:
+def _config(found: DescribeConfigsResourceResult) -> ConfigEntry:
     kind = found.config_type
-    return Config(
+    return ConfigEntry(
         found.name,
         found.value,
         ConfigSource(found.config_source),
@@ -200,5 +209,8 @@ def _config(found: DescribeConfigsResourceResult) -> Config:
         found.is_sensitive,
         TYPE_NAMES[kind] if 0 <= kind < len(TYPE_NAMES) else TYPE_NAMES[0],
         found.documentation,
-        tuple(Synonym(each.name, each.value, ConfigSource(each.source)) for each in found.synonyms),
+        tuple(
+            ConfigSynonym(synonym.name, synonym.value, ConfigSource(synonym.source))
+            for synonym in found.synonyms
+        ),
     )

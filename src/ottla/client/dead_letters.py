@@ -1,6 +1,6 @@
-"""What becomes of a record that can't be read: Kafka's deserialization exception handlers.
+"""Records that can't be read: Kafka's deserialization exception handlers.
 
-A handler is given the error. It raises it, and the consumer's caller has it; or it returns, and the
+A handler gets the error. If it raises the error, the consumer's caller gets it; if it returns, the
 consumer goes on behind the record.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ottla.client.producer import Producer
-    from ottla.client.received import RecordDeserializationError
+    from ottla.client.record_reader import RecordDeserializationError
 
 OnUndecodable = Callable[["RecordDeserializationError"], None]
 LETTER_S_MAX: Final = 60.0
@@ -30,13 +30,13 @@ def log_and_continue(error: RecordDeserializationError) -> None:
 
 
 def dead_letters(producer: Producer[bytes, bytes], topic: str, group: str = "") -> OnUndecodable:
-    """Logs, and sends the record as it was to `topic`, with what happened in its headers.
+    """Log the error, and send the record unchanged to `topic`, with the error in its headers.
 
-    The letter is delivered before the consumer goes on: a record is never lost between the two.
+    The consumer waits until the letter is delivered, so that no crash loses the record.
     """
 
     def handle(error: RecordDeserializationError) -> None:
-        log.warning("%s; it goes to %s", error, topic)
+        log.warning("%s; the record is sent to %s", error, topic)
         cause = error.__cause__ or error
         words = {
             "topic": error.topic,
@@ -62,7 +62,7 @@ _WORDS: Final = {"fail": fail, "continue": log_and_continue}
 
 
 def handler_of(given: str | OnUndecodable) -> OnUndecodable | None:
-    """From Kafka's words; None if the error is simply raised."""
+    """Handlers by Kafka's words; None if the error is simply raised."""
     if callable(given):
         return given
     if given not in _WORDS:

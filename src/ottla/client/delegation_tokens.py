@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): credentials with an end, which a user asks for and hands on."""
+"""Delegation tokens (KIP-48): credentials that expire and can be handed on."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from ottla.auth.principal import Principal
 from ottla.auth.tokens import DelegationToken
+from ottla.client.admin_session import AdminSession
 from ottla.client.protocol.connection import check
-from ottla.client.session import Session
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_delegation_token import (
     CreatableRenewers,
@@ -33,7 +33,7 @@ from ottla.wire.messages.renew_delegation_token import (
 
 @dataclass(slots=True, frozen=True)
 class IssuedToken:
-    """A token with its password: a SCRAM login with its id and `password`, and tokenauth=true."""
+    """A token with its password: log in by SCRAM with its id and `password`, and tokenauth=true."""
 
     token: DelegationToken
     hmac: bytes = field(repr=False)
@@ -43,8 +43,8 @@ class IssuedToken:
         return base64.b64encode(self.hmac).decode()
 
 
-class DelegationTokens:
-    def __init__(self, session: Session) -> None:
+class DelegationTokenAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def create(
@@ -54,21 +54,21 @@ class DelegationTokens:
         owner: Principal | None = None,
         max_lifetime_ms: int = -1,
     ) -> IssuedToken:
-        """For us, or for another owner (KIP-373). -1 is as long as the brokers allow."""
+        """For this user or for another owner (KIP-373). -1 is the brokers' maximum lifetime."""
         request = CreateDelegationTokenRequest(
             owner_principal_type=None if owner is None else owner.type,
             owner_principal_name=None if owner is None else owner.name,
-            renewers=[CreatableRenewers(each.type, each.name) for each in renewers],
+            renewers=[CreatableRenewers(renewer.type, renewer.name) for renewer in renewers],
             max_lifetime=max_lifetime_ms,
         )
         key = ApiKey.CREATE_DELEGATION_TOKEN
-        answer = self._session.lines.call(request, key, CreateDelegationTokenResponse)
+        answer = self._session.connections.call(request, key, CreateDelegationTokenResponse)
         check(answer.error_code, "", key)
         made = Principal(answer.principal_type, answer.principal_name)
         token = DelegationToken(
             answer.token_id,
             made,
-            # Only brokers that know of other owners say who asked.
+            # Only brokers that know KIP-373 say who requested the token.
             _principal(
                 answer.token_requester_principal_type, answer.token_requester_principal_name, made
             ),
@@ -80,49 +80,51 @@ class DelegationTokens:
         return IssuedToken(token, answer.hmac)
 
     def renew(self, hmac: bytes, period_ms: int = -1) -> int:
-        """When it ends now. -1 is the brokers' delegation.token.expiry.time.ms."""
+        """Returns the new expiry. -1 is the brokers' delegation.token.expiry.time.ms."""
         key = ApiKey.RENEW_DELEGATION_TOKEN
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period=period_ms)
-        answer = self._session.lines.call(request, key, RenewDelegationTokenResponse)
+        answer = self._session.connections.call(request, key, RenewDelegationTokenResponse)
         check(answer.error_code, "", key)
         return answer.expiry_timestamp
 
     def expire(self, hmac: bytes, period_ms: int = -1) -> int:
-        """When it ends now. -1 is at once."""
+        """Returns the new expiry. -1 expires the token at once."""
         key = ApiKey.EXPIRE_DELEGATION_TOKEN
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period=period_ms)
-        answer = self._session.lines.call(request, key, ExpireDelegationTokenResponse)
+        answer = self._session.connections.call(request, key, ExpireDelegationTokenResponse)
         check(answer.error_code, "", key)
         return answer.expiry_timestamp
 
     def describe(self, owners: Sequence[Principal] | None = None) -> list[IssuedToken]:
-        """Those of these owners, or all, as far as we may see them."""
+        """The tokens of these owners, or all that this user may see."""
         request = DescribeDelegationTokenRequest(
             owners=None
             if owners is None
-            else [DescribeDelegationTokenOwner(each.type, each.name) for each in owners]
+            else [
+                DescribeDelegationTokenOwner(principal.type, principal.name) for principal in owners
+            ]
         )
         key = ApiKey.DESCRIBE_DELEGATION_TOKEN
-        answer = self._session.lines.call(request, key, DescribeDelegationTokenResponse)
+        answer = self._session.connections.call(request, key, DescribeDelegationTokenResponse)
         check(answer.error_code, "", key)
         return [
             IssuedToken(
                 DelegationToken(
-                    each.token_id,
-                    owner := Principal(each.principal_type, each.principal_name),
+                    token.token_id,
+                    owner := Principal(token.principal_type, token.principal_name),
                     _principal(
-                        each.token_requester_principal_type,
-                        each.token_requester_principal_name,
+                        token.token_requester_principal_type,
+                        token.token_requester_principal_name,
                         owner,
                     ),
-                    tuple(Principal(of.principal_type, of.principal_name) for of in each.renewers),
-                    each.issue_timestamp,
-                    each.expiry_timestamp,
-                    each.max_timestamp,
+                    tuple(Principal(of.principal_type, of.principal_name) for of in token.renewers),
+                    token.issue_timestamp,
+                    token.expiry_timestamp,
+                    token.max_timestamp,
                 ),
-                each.hmac,
+                token.hmac,
             )
-            for each in answer.tokens
+            for token in answer.tokens
         ]
 
 

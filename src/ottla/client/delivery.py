@@ -1,4 +1,4 @@
-"""Delivery by a word: what each promise takes from the producer and from the consumer.
+"""Delivery guarantees by one word: the settings of the producer and of the consumer.
 
 word            producer                          consumer
 at_most_once    acks 0, no retries                offsets committed before records are handed out
@@ -27,8 +27,8 @@ PRODUCER: Final[dict[Delivery, dict[str, Setting]]] = {
     Delivery.EXACTLY_ONCE: {
         "acks": "all",
         "enable.idempotence": True,
-        # When the last broker goes away, librdkafka (2.16) forgets them all and begins with its
-        # bootstrap servers (KIP-899). A group's coordinator that it has remembered is then one
+        # When the last broker goes away, librdkafka (2.16) forgets all brokers and begins with its
+        # bootstrap servers again (KIP-899). It still remembers a group's coordinator, as a broker
         # that never comes back, and send_offsets_to_transaction waits for it for ever.
         "metadata.recovery.strategy": "none",
     },
@@ -46,9 +46,9 @@ CONSUMER: Final[dict[Delivery, dict[str, Setting]]] = {
 
 
 def delivery_of(word: str) -> Delivery:
-    """The promise that a word stands for; ValueError names the words there are."""
+    """The guarantee by its name; the ValueError lists the names."""
     try:
         return Delivery(word)
     except ValueError:
-        words = ", ".join(repr(each.value) for each in Delivery)
+        words = ", ".join(repr(delivery.value) for delivery in Delivery)
         raise ValueError(f"delivery is one of {words}, not {word!r}") from None

@@ -1,8 +1,8 @@
-"""A member of a classic group whose protocol is its own: workers of Connect, for instance.
+"""A member of a classic group with a protocol of the caller's, such as "connect".
 
-librdkafka joins groups of consumers only. This one speaks JoinGroup, SyncGroup, Heartbeat,
-OffsetCommit and LeaveGroup itself, blocking, for whoever has a thread to spare; what the metadata
-and assignments mean is the caller's.
+librdkafka joins consumer groups only. This one sends JoinGroup, SyncGroup, Heartbeat, OffsetCommit
+and LeaveGroup itself, and blocks: the caller brings a thread. Metadata and assignments are opaque
+bytes here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ottla.client.protocol.connection_pool import ConnectionPool
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import Message
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import (
@@ -40,18 +41,17 @@ from ottla.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from ottla.wire.primitives import Message
 
-GROUP: Final = 0  # of FindCoordinator's key types
-NAMES_MAX: Final = 9  # of OffsetCommit: later versions know topics by their ids
-ANSWER_S: Final = 5.0  # how long an answer may take beyond the time that the broker waits itself
+GROUP: Final = 0  # FindCoordinator's key type
+NAMES_MAX: Final = 9  # later versions of OffsetCommit name topics by id
+ANSWER_S: Final = 5.0  # beyond the time that the broker itself waits
 
 R = TypeVar("R", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """`members` is what each one said of itself; only the leader is told."""
+class Generation:
+    """`members` has each member's metadata; only the leader gets it."""
 
     generation: int
     member_id: str
@@ -64,10 +64,10 @@ class Joined:
 
 
 class GroupMember:
-    """Every failure is a KafkaError. After one the coordinator is looked for anew.
+    """Every failure is a KafkaError, after which the coordinator is looked up again.
 
-    `instance` is a name that outlives the member (KIP-345): who joins under it takes the place of
-    the one before, who is told FENCED_INSTANCE_ID from then on.
+    `instance` is the group.instance.id (KIP-345): a member that joins with it replaces the one
+    before, whose requests fail with FENCED_INSTANCE_ID from then on.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class GroupMember:
         self.member_id = ""
         self.generation = -1
 
-    def join(self, metadata: bytes) -> Joined:
-        """Waits until every member has joined, or the rebalance timeout of the slowest is over."""
+    def join(self, metadata: bytes) -> Generation:
+        """Wait until every member has joined, or the slowest member's rebalance timeout is over."""
         try:
             answer = self._join(metadata)
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:  # KIP-394: come again with it
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:  # KIP-394: join with the new id
                 self.member_id = answer.member_id
                 answer = self._join(metadata)
             check(answer.error_code, "", ApiKey.JOIN_GROUP, self._group)
@@ -107,11 +107,11 @@ class GroupMember:
             self._failed(error)
             raise
         self.member_id, self.generation = answer.member_id, answer.generation_id
-        members = {each.member_id: bytes(each.metadata) for each in answer.members}
-        return Joined(answer.generation_id, answer.member_id, answer.leader, members)
+        members = {member.member_id: bytes(member.metadata) for member in answer.members}
+        return Generation(answer.generation_id, answer.member_id, answer.leader, members)
 
     def sync(self, assignments: Mapping[str, bytes]) -> bytes:
-        """What the leader gave this member; the leader brings everybody's."""
+        """Return this member's assignment; the leader sends everybody's."""
         request = SyncGroupRequest(
             group_id=self._group,
             generation_id=self.generation,
@@ -119,14 +119,16 @@ class GroupMember:
             protocol_type=self._protocol_type,
             protocol_name=self._protocol,
             group_instance_id=self._instance,
-            assignments=[SyncGroupRequestAssignment(*each) for each in assignments.items()],
+            assignments=[
+                SyncGroupRequestAssignment(*assignment) for assignment in assignments.items()
+            ],
         )
         answer = self._call(request, ApiKey.SYNC_GROUP, SyncGroupResponse, patient=True)
         self._check(answer.error_code, ApiKey.SYNC_GROUP)
         return bytes(answer.assignment)
 
     def heartbeat(self) -> None:
-        """REBALANCE_IN_PROGRESS: join again. UNKNOWN_MEMBER_ID: nothing is ours any more."""
+        """REBALANCE_IN_PROGRESS: join again. UNKNOWN_MEMBER_ID: this member owns nothing."""
         request = HeartbeatRequest(
             group_id=self._group,
             generation_id=self.generation,
@@ -137,11 +139,11 @@ class GroupMember:
         self._check(answer.error_code, ApiKey.HEARTBEAT)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """As a member, in its generation: who is not that any more commits nothing."""
+        """Commit with member id and generation: a member of an older generation commits nothing."""
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for each, offset in offsets.items():
-            part = OffsetCommitRequestPartition(each.partition, offset, committed_metadata="")
-            topics.setdefault(each.topic, []).append(part)
+        for partition, offset in offsets.items():
+            part = OffsetCommitRequestPartition(partition.partition, offset, committed_metadata="")
+            topics.setdefault(partition.topic, []).append(part)
         request = OffsetCommitRequest(
             group_id=self._group,
             generation_id_or_member_epoch=self.generation,
@@ -159,13 +161,13 @@ class GroupMember:
                 self._check(code, ApiKey.OFFSET_COMMIT, topic.name if of_topic else "")
 
     def leave(self) -> None:
-        """The others need not wait for the session to end."""
+        """Leave, so that the others need not wait for the session timeout."""
         if self.member_id:
             self._remove(self.member_id, "the worker is being stopped")
             self.member_id = ""
 
     def put_out(self) -> None:
-        """Whoever is in the group by the name of the instance is not any more."""
+        """Remove the member that holds this instance id now."""
         self._remove("", "its place is needed")
 
     def _remove(self, member_id: str, reason: str) -> None:
@@ -174,8 +176,8 @@ class GroupMember:
         self._call(request, ApiKey.LEAVE_GROUP, LeaveGroupResponse)
 
     def close(self) -> None:
-        for line in filter(None, (self._quick, self._patient)):
-            line.close()
+        for connection in filter(None, (self._quick, self._patient)):
+            connection.close()
         self._quick = self._patient = None
 
     def _join(self, metadata: bytes) -> JoinGroupResponse:
@@ -212,15 +214,15 @@ class GroupMember:
         patient: bool = False,
         version_max: int | None = None,
     ) -> R:
-        """A join may wait for others for a minute; a heartbeat that is late is a failure."""
+        """A join may wait a minute for other members; a heartbeat that is late is a failure."""
         try:
-            line = self._line(patient)
-            return line.call(request, api_key, response, version_max=version_max)
+            connection = self._connection(patient)
+            return connection.call(request, api_key, response, version_max=version_max)
         except KafkaError as error:
             self._failed(error)
             raise
 
-    def _line(self, patient: bool) -> BrokerConnection:
+    def _connection(self, patient: bool) -> BrokerConnection:
         found = self._patient if patient else self._quick
         if found is None:
             wait_ms = self._rebalance_timeout_ms if patient else 0
@@ -234,11 +236,11 @@ class GroupMember:
     def _coordinator(self, timeout_s: float) -> BrokerConnection:
         with ConnectionPool(
             self._bootstrap_servers, settings=self._settings, timeout_s=ANSWER_S
-        ) as lines:
+        ) as connections:
             request = FindCoordinatorRequest(
                 key=self._group, key_type=GROUP, coordinator_keys=[self._group]
             )
-            answer = lines.call(request, ApiKey.FIND_COORDINATOR, FindCoordinatorResponse)
+            answer = connections.call(request, ApiKey.FIND_COORDINATOR, FindCoordinatorResponse)
             found = answer.coordinators[0] if answer.coordinators else answer
             check(found.error_code, found.error_message, ApiKey.FIND_COORDINATOR, self._group)
             host, port = found.host, found.port

@@ -1,17 +1,17 @@
-"""Records by their offsets, read over a plain line: no group, no subscription, nothing ahead.
+"""Reads single records by offset over our own connections: no group, no subscription, no prefetch.
 
-For whoever needs a few records from here and there. A consumer would fetch far more than that.
+For callers that need a few records here and there. A consumer would fetch far more.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from ottla.client.admin_session import AdminSession
 from ottla.client.protocol.connection import check
 from ottla.client.protocol.retries import LEADER_MOVED, LOST_CONNECTION
 from ottla.client.record import TopicPartition
-from ottla.client.session import Session
-from ottla.client.topics import TopicDescription, Topics
+from ottla.client.topics import TopicAdmin, TopicDescription
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import BATCH_OVERHEAD, read_header
 from ottla.records.record import Record, read_records
@@ -19,19 +19,19 @@ from ottla.slices import FileSlice
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
-NAMES_UNTIL: Final = 12  # after it, topics have ids
+NAMES_UNTIL: Final = 12  # later versions name topics by id
 READ_BYTES_MAX: Final = 1024 * 1024
 
 
 class LogReader:
-    """Reads what is committed, of transactions that were aborted as well."""
+    """Reads committed and aborted records alike (read_uncommitted)."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
         self._leaders: dict[TopicPartition, int] = {}
 
     def read(self, partition: TopicPartition, offset: int) -> list[Record]:
-        """Some records from `offset` on; none at the end. OFFSET_OUT_OF_RANGE before the start."""
+        """Records from `offset` on; none at the end. OFFSET_OUT_OF_RANGE below the log start."""
         try:
             return self._read(partition, offset)
         except KafkaError as error:
@@ -41,7 +41,7 @@ class LogReader:
         return self._read(partition, offset)
 
     def _read(self, partition: TopicPartition, offset: int) -> list[Record]:
-        """Where batches hold no record for us (a transaction's marker), those behind them count."""
+        """Skips batches without records (a transaction's marker) up to the next one with some."""
         while True:
             data = self._fetch(partition, offset)
             found, following = _records(data, offset)
@@ -50,7 +50,7 @@ class LogReader:
             offset = following
 
     def _fetch(self, partition: TopicPartition, offset: int) -> bytes:
-        wish = FetchPartition(
+        part = FetchPartition(
             partition=partition.partition,
             fetch_offset=offset,
             partition_max_bytes=READ_BYTES_MAX,
@@ -59,10 +59,10 @@ class LogReader:
             max_wait=0,
             min_bytes=0,
             max_bytes=READ_BYTES_MAX,
-            topics=[FetchTopic(topic=partition.topic, partitions=[wish])],
+            topics=[FetchTopic(topic=partition.topic, partitions=[part])],
         )
-        line = self._session.lines.line(self._leader(partition))
-        answer = line.call(request, ApiKey.FETCH, FetchResponse, version_max=NAMES_UNTIL)
+        connection = self._session.connections.connection(self._leader(partition))
+        answer = connection.call(request, ApiKey.FETCH, FetchResponse, version_max=NAMES_UNTIL)
         check(answer.error_code, "")
         (topic,) = answer.responses
         (found,) = topic.partitions
@@ -73,11 +73,11 @@ class LogReader:
     def _leader(self, partition: TopicPartition) -> int:
         leader = self._leaders.get(partition)
         if leader is None:
-            found = Topics(self._session).describe(partition.topic)[partition.topic]
+            found = TopicAdmin(self._session).describe(partition.topic)[partition.topic]
             if not isinstance(found, TopicDescription):
                 raise found
-            for each in found.partitions:
-                self._leaders[TopicPartition(found.name, each.partition)] = each.leader
+            for described in found.partitions:
+                self._leaders[TopicPartition(found.name, described.partition)] = described.leader
             leader = self._leaders.get(partition)
         if leader is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} does not exist")
@@ -93,7 +93,7 @@ def _records(data: bytes, offset: int) -> tuple[list[Record], int]:
         if position + header.size > len(data):
             break
         if not header.control:
-            found += [each for each in read_records(data, header) if each.offset >= offset]
+            found += [record for record in read_records(data, header) if record.offset >= offset]
         position += header.size
         offset = max(offset, header.next_offset)
     return found, offset

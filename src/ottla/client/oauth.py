@@ -1,11 +1,11 @@
-"""OAUTHBEARER on a client's side: where its token comes from, and how long it is good for.
+"""OAUTHBEARER on the client's side: where a token comes from, and when it is refreshed.
 
     sasl.oauthbearer.token.endpoint.url   https://...: client credentials (RFC 6749, 4.4)
                                           file:///...: a file that somebody keeps up to date
     unsecuredLoginStringClaim_sub="x"     in sasl.jaas.config: an unsigned token, for tests
 
-Connections share a source by its settings: a token is fetched once, and again in the background
-when most of its life is over, so that nobody who produces or fetches waits for an endpoint.
+Connections with equal settings share a token source: it fetches a token once, and again in the
+background before the token expires, so that no produce or fetch waits for an endpoint.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from ottla.client.tls import client_context, text, wrong
 from ottla.errors import ErrorCode, KafkaError
 
 REFRESH_FACTOR: Final = 0.8  # sasl.login.refresh.window.factor
-LIFETIME_S: Final = 300.0  # of a token that does not say how long it lives
+LIFETIME_S: Final = 300.0  # of a token without an expiry
 RETRIES_MAX: Final = 3
 RETRY_S: Final = 0.1
 TIMEOUT_S: Final = 10.0
 TOKEN_BYTES_MAX: Final = 1 << 20
 SOURCES_MAX: Final = 64
 ALLOWED_URLS: Final = "OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS"
-"""What org.apache.kafka.sasl.oauthbearer.allowed.urls is in Kafka: exactly these, by commas."""
+"""Kafka's org.apache.kafka.sasl.oauthbearer.allowed.urls: exactly these URLs, comma-separated."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class TokenSettings:
-    """Where a token comes from: equal settings share one source."""
+class OAuthTokenSettings:
+    """Where a token comes from; clients with equal settings share one source."""
 
     url: str = ""
     client_id: str = ""
@@ -57,7 +57,9 @@ class TokenSettings:
     claims: tuple[tuple[str, str], ...] = ()
 
 
-def token_settings(settings: Mapping[str, Setting], options: Mapping[str, str]) -> TokenSettings:
+def token_settings(
+    settings: Mapping[str, Setting], options: Mapping[str, str]
+) -> OAuthTokenSettings:
     """From a client's settings and the options of its login module."""
     new = "sasl.oauthbearer.client.credentials.client"
     url = text(settings, "sasl.oauthbearer.token.endpoint.url")
@@ -70,7 +72,7 @@ def token_settings(settings: Mapping[str, Setting], options: Mapping[str, str]) 
             ' unsecuredLoginStringClaim_sub="name" in sasl.jaas.config for tests'
         )
     plain = "sasl.oauthbearer.client"
-    found = TokenSettings(
+    found = OAuthTokenSettings(
         url,
         text(settings, f"{new}.id") or options.get("clientId", "") or text(settings, f"{plain}.id"),
         text(settings, f"{new}.secret")
@@ -94,10 +96,10 @@ def token_settings(settings: Mapping[str, Setting], options: Mapping[str, str]) 
 
 
 def check_url(url: str) -> None:
-    """CVE-2025-27817: a URL in a configuration reads files and asks hosts for who wrote it."""
+    """CVE-2025-27817: a URL in a configuration can read files and reach hosts as this process."""
     allowed = os.environ.get(ALLOWED_URLS)
     if allowed is not None:
-        if url not in (each.strip() for each in allowed.split(",")):
+        if url not in (part.strip() for part in allowed.split(",")):
             raise wrong(f"sasl.oauthbearer.token.endpoint.url {url} is not in {ALLOWED_URLS}")
         return
     parts = urlsplit(url)
@@ -110,7 +112,7 @@ def check_url(url: str) -> None:
 
 
 class TokenSource:
-    """Gives the token that is good now. Any thread may ask."""
+    """Returns the current token. Thread-safe."""
 
     def __init__(
         self, fetch: Callable[[], tuple[str, float | None]], clock: Callable[[], float] = time.time
@@ -132,7 +134,7 @@ class TokenSource:
                 self._refresh_soon()
                 return token
         with self._lock:
-            if self._token is token:  # nobody was quicker
+            if self._token is token:  # no other thread has refreshed it meanwhile
                 self._token = self._fetched()
             assert self._token is not None
             return self._token
@@ -148,7 +150,7 @@ class TokenSource:
         try:
             self._token = self._fetched()
         except KafkaError:
-            pass  # the old token is still good; who asks after its end hears of the failure
+            pass  # the old token is still good; a caller after its expiry gets the error
         finally:
             self._refreshing = False
 
@@ -166,7 +168,7 @@ class TokenSource:
 
 
 @functools.lru_cache(maxsize=SOURCES_MAX)
-def source_of(settings: TokenSettings) -> TokenSource:
+def source_of(settings: OAuthTokenSettings) -> TokenSource:
     if settings.url.startswith("file:"):
         return TokenSource(lambda: _from_file(unquote(urlsplit(settings.url).path)))
     if settings.url:
@@ -175,7 +177,7 @@ def source_of(settings: TokenSettings) -> TokenSource:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """What a JWT says of itself; not verified, which is the broker's part."""
+    """The claims of a JWT, unverified: that is the broker's part."""
     parts = token.split(".")
     try:
         body = parts[1] + "=" * (-len(parts[1]) % 4)
@@ -192,12 +194,12 @@ def _from_file(path: str) -> tuple[str, None]:
     except OSError as error:
         raise _failed(f"the token file {path} can't be read: {error.strerror}") from None
     value = data.decode(errors="replace").strip()
-    if len(value.split(".")) != 3:  # never sent: it may be any file of this machine
+    if len(value.split(".")) != 3:  # never send it: it may be any file of this machine
         raise _failed(f"the token file {path} has no JWT")
     return value, None
 
 
-def _from_endpoint(settings: TokenSettings) -> tuple[str, float | None]:
+def _from_endpoint(settings: OAuthTokenSettings) -> tuple[str, float | None]:
     failure: KafkaError | None = None
     for attempt in range(RETRIES_MAX):
         if attempt:
@@ -211,12 +213,12 @@ def _from_endpoint(settings: TokenSettings) -> tuple[str, float | None]:
             return _token_in(settings.url, body)
         failure = _failed(f"no token from {settings.url}: HTTP {status}{_oauth_error(body)}")
         if status < 500:
-            break  # the endpoint has understood, and refused
+            break  # the endpoint has understood the request and refuses
     assert failure is not None
     raise failure
 
 
-def _ask(settings: TokenSettings) -> tuple[int, bytes]:
+def _ask(settings: OAuthTokenSettings) -> tuple[int, bytes]:
     """One POST. A redirect is not followed: the secret is for this address alone."""
     at = urlsplit(settings.url)
     host, timeout_s = at.hostname or "", settings.timeout_s
@@ -261,7 +263,7 @@ def _token_in(url: str, body: bytes) -> tuple[str, float | None]:
 
 
 def _oauth_error(body: bytes) -> str:
-    """RFC 6749's `error`, a word; the rest of a body may repeat what was asked."""
+    """RFC 6749's `error` code only; the rest of a body may repeat the request."""
     try:
         found = json.loads(body).get("error", "")
     except (ValueError, AttributeError):
@@ -269,7 +271,7 @@ def _oauth_error(body: bytes) -> str:
     return f" ({str(found)[:80]})" if found else ""
 
 
-def _unsecured(settings: TokenSettings) -> str:
+def _unsecured(settings: OAuthTokenSettings) -> str:
     """An unsigned token (`alg` none), as Kafka's OAuthBearerUnsecuredLoginCallbackHandler makes."""
     now = time.time()
     claims = {**dict(settings.claims), "iat": now, "exp": now + settings.lifetime_s}

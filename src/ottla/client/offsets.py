@@ -1,4 +1,4 @@
-"""Offsets of partitions: first, last, by time; and deleting what lies before one."""
+"""Offsets of partitions: first, last, by timestamp; and deleting records below an offset."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final
 import confluent_kafka
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from ottla.client.admin_session import AdminSession
 from ottla.client.record import TopicPartition
-from ottla.client.session import Session
-from ottla.client.topics import TopicDescription, Topics
+from ottla.client.topics import TopicAdmin, TopicDescription
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.list_offsets import (
@@ -24,7 +24,7 @@ from ottla.wire.messages.list_offsets import (
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
-CONSUMER: Final = -1  # who asks: no replica
+CONSUMER: Final = -1  # the replica id of a client
 
 _Spec: Any = OffsetSpec  # its methods have no types
 _SPECS: Final[dict[int, Any]] = {
@@ -43,14 +43,14 @@ class OffsetAt:
     leader_epoch: int | None
 
 
-class Offsets:
-    def __init__(self, session: Session) -> None:
+class OffsetAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def find(
         self, partitions: Iterable[TopicPartition], time_ms: int = LATEST
     ) -> dict[TopicPartition, OffsetAt | KafkaError]:
-        """The first offset at or after a time; LATEST, EARLIEST, MAX_TIMESTAMP have their own."""
+        """The first offset at or after a time; or one of LATEST, EARLIEST, MAX_TIMESTAMP."""
         wanted = list(partitions)
         if not wanted:
             return {}
@@ -60,47 +60,55 @@ class Offsets:
         spec = _SPECS[time_ms] if time_ms < 0 else _Spec.for_timestamp(time_ms)
         futures = session.call(
             session.librdkafka.list_offsets,
-            {confluent_kafka.TopicPartition(*each): spec for each in wanted},
+            {confluent_kafka.TopicPartition(*partition): spec for partition in wanted},
             request_timeout=session.timeout_s,
         )
         found = session.wait_each(futures, _found)
-        return {TopicPartition(each.topic, each.partition): at for each, at in found.items()}
+        return {
+            TopicPartition(partition.topic, partition.partition): at
+            for partition, at in found.items()
+        }
 
     def delete_before(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | KafkaError]:
-        """Delete records below each offset (-1: all); for each partition its new first offset."""
+        """Delete records below each offset (-1: all); returns the new log start offsets."""
         session = self._session
-        wishes = [
+        below = [
             confluent_kafka.TopicPartition(
-                *each, confluent_kafka.OFFSET_END if offset == -1 else offset
+                *partition, confluent_kafka.OFFSET_END if offset == -1 else offset
             )
-            for each, offset in offsets.items()
+            for partition, offset in offsets.items()
         ]
         futures = session.call(
-            session.librdkafka.delete_records, wishes, request_timeout=session.timeout_s
+            session.librdkafka.delete_records, below, request_timeout=session.timeout_s
         )
         found = session.wait_each(futures, lambda result: result.low_watermark)
-        return {TopicPartition(each.topic, each.partition): low for each, low in found.items()}
+        return {
+            TopicPartition(partition.topic, partition.partition): low
+            for partition, low in found.items()
+        }
 
     def _find_by_wire(
         self, partitions: list[TopicPartition], time_ms: int
     ) -> dict[TopicPartition, OffsetAt | KafkaError]:
-        """The offsets of tiered storage (KIP-405, KIP-1005) have no spec in librdkafka."""
+        """librdkafka has no spec for the offsets of tiered storage (KIP-405, KIP-1005)."""
         results: dict[TopicPartition, OffsetAt | KafkaError] = {}
         for leader, group in self._by_leader(partitions).items():
             topics: dict[str, list[ListOffsetsPartition]] = {}
-            for each in group:
-                topics.setdefault(each.topic, []).append(
+            for partition in group:
+                topics.setdefault(partition.topic, []).append(
                     ListOffsetsPartition(
-                        partition_index=each.partition, current_leader_epoch=-1, timestamp=time_ms
+                        partition_index=partition.partition,
+                        current_leader_epoch=-1,
+                        timestamp=time_ms,
                     )
                 )
             request = ListOffsetsRequest(
                 replica_id=CONSUMER,
                 topics=[ListOffsetsTopic(name, found) for name, found in topics.items()],
             )
-            answer = self._session.lines.call(
+            answer = self._session.connections.call(
                 request, ApiKey.LIST_OFFSETS, ListOffsetsResponse, node_id=leader
             )
             for topic in answer.topics:
@@ -113,7 +121,9 @@ class Offsets:
         return results
 
     def _by_leader(self, partitions: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        described = Topics(self._session).describe(*{each.topic for each in partitions})
+        described = TopicAdmin(self._session).describe(
+            *{partition.topic for partition in partitions}
+        )
         leaders = {
             TopicPartition(topic.name, part.partition): part.leader
             for topic in described.values()
@@ -121,8 +131,8 @@ class Offsets:
             for part in topic.partitions
         }
         groups: dict[int, list[TopicPartition]] = {}
-        for each in partitions:
-            groups.setdefault(leaders[each], []).append(each)
+        for partition in partitions:
+            groups.setdefault(leaders[partition], []).append(partition)
         return groups
 
 

@@ -1,7 +1,7 @@
-"""What to ask an operator for, where a broker has denied something.
+"""Which ACL is missing when a broker denies a request.
 
-The error code says which kind of resource it was, the API which operation (the same table that
-brokers decide by, in Kafka's documentation "Authorization in the protocol").
+The error code gives the type of resource, the API gives the operation, by the table that brokers
+use (Kafka's documentation, "Authorization in the protocol").
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESOURCES: Final = {
 }
 AUTHORIZATION: Final = frozenset(RESOURCES)
 
-# Where an API asks for another operation than the usual one of its resource.
+# APIs that need another operation than the usual one of their resource.
 _OPERATIONS: Final[dict[tuple[int, str], str]] = {
     (ApiKey.PRODUCE, "Topic"): "Write",
     (ApiKey.FETCH, "Topic"): "Read",
@@ -73,8 +73,8 @@ _USUAL: Final = {
 }
 
 
-def needed(code: ErrorCode, api_key: int, name: str) -> str:
-    """`Write on Topic:orders`; empty if this is no code of authorisation."""
+def needed_permission(code: ErrorCode, api_key: int, name: str) -> str:
+    """`Write on Topic:orders`; empty if the code is not about authorization."""
     resource = RESOURCES.get(code)
     if resource is None:
         return ""
@@ -84,9 +84,9 @@ def needed(code: ErrorCode, api_key: int, name: str) -> str:
 
 
 def denied(error: KafkaError, api_key: int, name: str = "") -> KafkaError:
-    """The same error, with the ACL to ask for; any other error as it is."""
-    asked = needed(error.code, api_key, name)
-    if not asked or asked in str(error):
+    """The same error, with the ACL that is needed; other errors unchanged."""
+    acl = needed_permission(error.code, api_key, name)
+    if not acl or acl in str(error):
         return error
     api = ApiKey(api_key).name.title().replace("_", "")
-    return KafkaError(error.code, f"{api} is not authorized: it needs the ACL {asked}")
+    return KafkaError(error.code, f"{api} is not authorized: it needs the ACL {acl}")

@@ -1,4 +1,4 @@
-"""Producer: records in, futures of where they lie out."""
+"""Producer: sends records, returns futures of their metadata."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 import confluent_kafka
 
 from ottla.client.delivery import PRODUCER, Delivery, Setting, delivery_of
-from ottla.client.failures import failure_of
+from ottla.client.kafka_errors import kafka_error_of
 from ottla.client.permissions import denied
-from ottla.client.record import Delivered, K, V
+from ottla.client.record import K, RecordMetadata, V
 from ottla.client.serde import BYTES
 from ottla.client.serde_arguments import (
     Serdes,
@@ -28,7 +28,7 @@ from ottla.client.serde_arguments import (
     serializers_of,
     writing_serdes,
 )
-from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
+from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, librdkafka_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 
@@ -38,38 +38,38 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.1
 BLOCK_S_MAX: Final = 60.0
 FLUSH_S_MAX: Final = 60.0
-LOGIN_SLICE_S: Final = 1.0  # how soon a refused login is noticed
-FIRST_CONTACT_S: Final = 2.0  # how long an idle producer listens for brokers that are not there
+LOGIN_SLICE_S: Final = 1.0  # the longest time until a refused login is noticed
+FIRST_CONTACT_S: Final = 2.0  # how long an idle producer reports brokers that it can't reach
 UNREACHABLE_S: Final = 0.5
-STANDSTILL_S: Final = 5.0  # the caller waits for the error of the `with` body
+STANDSTILL_S: Final = 5.0  # the caller waits for the exception of the `with` body
 FLUSH_LOOK_S: Final = 0.1
 
 log = logging.getLogger("ottla.client")
 
 
-class Sending(Future[Delivered]):
-    """A record under way: `.result()` waits for it, and so does `await`. Errors are KafkaErrors."""
+class FutureRecordMetadata(Future[RecordMetadata]):
+    """A record in flight: `.result()` or `await` waits for it. Errors are KafkaErrors."""
 
     def __init__(self, errors: ConnectionErrors | None = None) -> None:
         super().__init__()
         self._errors = errors
 
-    def result(self, timeout: float | None = None) -> Delivered:
+    def result(self, timeout: float | None = None) -> RecordMetadata:
         try:
             return super().result(timeout)
         except TimeoutError:
             if self.done():
                 raise
-            why = self._errors.because() if self._errors is not None else ""
+            why = self._errors.reason() if self._errors is not None else ""
             raise TimeoutError(f"the record was not delivered in {timeout} s{why}") from None
 
-    def __await__(self) -> Generator[None, None, Delivered]:
+    def __await__(self) -> Generator[None, None, RecordMetadata]:
         return asyncio.wrap_future(self).__await__()
 
 
-# A fatal error (fenced, not authorised) is raised once by the call that serves librdkafka's
-# events, with a SystemError where it meets a delivery report. Futures carry it to the caller, so
-# poll, flush and close go on.
+# confluent-kafka raises a fatal error (fenced, not authorized) once, from the call that serves
+# librdkafka's events, and as a SystemError if that call runs a delivery report. The futures carry
+# the error to the caller, so poll, flush and close ignore it.
 _FATAL: Final = (confluent_kafka.KafkaException, SystemError)
 
 
@@ -79,8 +79,8 @@ class Producer(Generic[K, V]):
         with Producer("localhost:9092", value=str) as producer:
             producer.send("greetings", "hello").result()
 
-    `delivery` is a word (see ottla.client.delivery); `settings` are Kafka's producer settings and
-    win over what the word sets. Keys are spread over partitions as Java's clients spread them.
+    `delivery` is one of ottla.client.delivery's words; `settings` are Kafka's producer settings and
+    win over what that word sets. The partitioner is the Java client's (murmur2).
     """
 
     def __init__(
@@ -102,26 +102,26 @@ class Producer(Generic[K, V]):
             )
         self._serdes: Serdes | None = writing_serdes(key, value, settings or {})
         plain = serializers_of(self._serdes)
-        if plain is not None:  # no serde has to see the topic
+        if plain is not None:  # no serde needs the topic
             self._serdes = None
             self._key, self._value = plain
         self._block_s_max = block_s_max
         self._errors = ConnectionErrors(settings or {})
-        wishes: dict[str, Any] = {
+        config: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": LOG_LEVEL,
             "partitioner": "murmur2_random",
             "linger.ms": 5,
             **PRODUCER[self.delivery],
-            **translate(settings or {}),
-            "error_cb": self._errors.tell,
+            **librdkafka_settings(settings or {}),
+            "error_cb": self._errors.on_error,
         }
         if transactional_id is not None:
-            wishes["transactional.id"] = transactional_id
-        self.raw: confluent_kafka.Producer = client_with(confluent_kafka.Producer, wishes)
+            config["transactional.id"] = transactional_id
+        self.raw: confluent_kafka.Producer = client_with(confluent_kafka.Producer, config)
         self._closing = threading.Event()
         self._under_way = threading.Event()
-        self._under_way.set()  # the first seconds: is anybody there?
+        self._under_way.set()  # the poller serves connection errors during the first seconds
         self._listens_until = time.monotonic() + FIRST_CONTACT_S
         self._poller = threading.Thread(target=self._poll, name="ottla-producer", daemon=True)
         self._poller.start()
@@ -137,13 +137,13 @@ class Producer(Generic[K, V]):
         partition: int | None = None,
         headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
-    ) -> Sending:
-        """Queue a record. Blocks only while the queue is full, for `block_s_max` at most."""
+    ) -> FutureRecordMetadata:
+        """Queue a record. Blocks only while the queue is full, for at most `block_s_max`."""
         self._errors.check()
-        sending = Sending(self._errors)
+        future = FutureRecordMetadata(self._errors)
 
         def delivered(error: confluent_kafka.KafkaError | None, message: object) -> None:
-            _settle(sending, error, message)
+            _complete(future, error, message)
 
         pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
         if self._serdes is None:
@@ -167,24 +167,24 @@ class Producer(Generic[K, V]):
                     headers=pairs,
                 )
                 self._under_way.set()
-                return sending
+                return future
             except BufferError:
                 if time.monotonic() > deadline:
                     raise KafkaError(
                         ErrorCode.REQUEST_TIMED_OUT,
                         f"the producer's queue stayed full for {self._block_s_max} s"
-                        f"{self._errors.because()}",
+                        f"{self._errors.reason()}",
                     ) from None
-                time.sleep(POLL_S / 10)  # the polling thread makes room meanwhile
-            except TypeError:  # the default serde passes on what it is given
+                time.sleep(POLL_S / 10)  # the poller thread makes room meanwhile
+            except TypeError:  # the default serde passes values through unchecked
                 if self._serdes is not None:
                     raise
                 raise not_serializable(topic, (self._key, self._value), key, value) from None
             except confluent_kafka.KafkaException as error:
-                raise failure_of(error) from None
+                raise kafka_error_of(error) from None
 
     def reach(self, timeout_s: float) -> bool:
-        """Does a broker answer? A refused login is raised at once: waiting does not help it."""
+        """True if a broker answers. A refused login is raised at once: waiting does not help."""
         deadline = time.monotonic() + timeout_s
         while True:
             wait_s = max(0.0, deadline - time.monotonic())
@@ -192,13 +192,13 @@ class Producer(Generic[K, V]):
                 self.raw.list_topics(timeout=min(LOGIN_SLICE_S, wait_s))
                 return True
             except confluent_kafka.KafkaException:
-                self.raw.poll(0)  # errors of connections are served here, before the first record
+                self.raw.poll(0)  # serves connection errors
                 self._errors.check()
             if not wait_s:
                 return False
 
     def flush(self, timeout_s: float = FLUSH_S_MAX) -> None:
-        """Wait until every record that was sent is delivered or has failed."""
+        """Wait until every record is delivered or has failed."""
         deadline = time.monotonic() + timeout_s
         while True:
             wait_s = max(0.0, deadline - time.monotonic())
@@ -210,11 +210,11 @@ class Producer(Generic[K, V]):
                 waited = f" after {timeout_s} s" if timeout_s else ""
                 raise KafkaError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"{left} records not delivered{waited}{self._errors.because()}",
+                    f"{left} records not delivered{waited}{self._errors.reason()}",
                 )
 
     def _left(self, wait_s: float) -> int:
-        """How many records are under way after this time."""
+        """How many records are still in flight after this time."""
         try:
             return self.raw.flush(wait_s)
         except _FATAL:
@@ -222,16 +222,16 @@ class Producer(Generic[K, V]):
 
     @contextmanager
     def transaction(self, consumer: Consumer[K, V] | None = None) -> Iterator[None]:
-        """All that is sent inside becomes visible at once, or not at all.
+        """All records sent inside become visible at once, or not at all.
 
-        With a consumer, the offsets of the records that it handed out since the last transaction
-        are part of it; when the body raises, the consumer goes back to where it was before them.
+        With a consumer, the transaction includes the offsets of the records that the consumer has
+        returned since the last one; when the body raises, the consumer rewinds to where it was.
         """
         self._call(self.raw.begin_transaction)
         try:
             yield
             if consumer is not None:
-                offsets, group = consumer.worked_off()
+                offsets, group = consumer.processed_offsets()
                 if offsets:
                     self._call(
                         self.raw.send_offsets_to_transaction, offsets, group, self._block_s_max
@@ -242,13 +242,13 @@ class Producer(Generic[K, V]):
                 self._call(self.raw.abort_transaction, self._block_s_max)
             finally:
                 if consumer is not None:
-                    consumer.go_back()
+                    consumer.on_abort()
             raise
         if consumer is not None:
-            consumer.go_on()
+            consumer.on_commit()
 
     def close(self, timeout_s: float = FLUSH_S_MAX) -> None:
-        """Flush, then let go of the connections. Closing twice is closing once."""
+        """Flush, then close the connections. A second close does nothing."""
         if self._closing.is_set():
             return
         try:
@@ -257,12 +257,12 @@ class Producer(Generic[K, V]):
             self._closing.set()
             self._under_way.set()
             self._poller.join()
-            self.raw.purge()  # what the flush could not deliver: close would wait for it again
-            with warnings.catch_warnings():  # who was fenced was told so: it has nothing to abort
+            self.raw.purge()  # drop what the flush could not deliver, else close waits for it again
+            with warnings.catch_warnings():  # a fenced producer has nothing to abort
                 warnings.simplefilter("ignore", RuntimeWarning)
                 try:
                     self.raw.close()
-                except _FATAL:  # futures have it; close is not finished when it raises
+                except _FATAL:  # the futures have the error; close goes on
                     self.raw.close()
 
     def __enter__(self) -> Self:
@@ -277,14 +277,14 @@ class Producer(Generic[K, V]):
         if error is None:
             self.close()
             return
-        try:  # what the body has raised must not wait for a minute, nor be hidden
+        try:  # the exception of the body must not be hidden, nor wait for a minute
             self._flush_what_moves()
             self.close(0)
         except KafkaError as failure:
             log.warning("%s", failure)
 
     def _flush_what_moves(self) -> None:
-        """As `flush`, but ends soon if no record is delivered any more."""
+        """As `flush`, but give up early if no record is delivered any more."""
         if self._closing.is_set():
             return
         now = moved_at = time.monotonic()
@@ -310,11 +310,12 @@ class Producer(Generic[K, V]):
         await asyncio.to_thread(self.__exit__, kind, error, trace)
 
     def _poll(self) -> None:
-        """Delivery reports are served by a thread of ours, so that nobody has to call poll().
+        """Serves delivery reports in a thread, so that callers need not poll.
 
-        It sleeps while nothing is under way. `send` sets the event behind `produce`, and it is
-        cleared before the count is looked at: no record is missed. In its first seconds it also
-        serves errors of connections, so that an address where nobody listens is logged at once.
+        The thread sleeps while nothing is in flight. `send` sets the event after `produce`, and
+        this loop clears it before it reads the count, so it misses no record. In its first
+        seconds it also serves connection errors, so that an address without a broker is logged at
+        once.
         """
         while not self._closing.is_set():
             self._under_way.wait()
@@ -330,20 +331,20 @@ class Producer(Generic[K, V]):
         try:
             what(*arguments)
         except confluent_kafka.KafkaException as error:
-            raise failure_of(error) from None
+            raise kafka_error_of(error) from None
 
 
-def _settle(sending: Sending, error: object, message: object) -> None:
-    if sending.cancelled():
+def _complete(future: FutureRecordMetadata, error: object, message: object) -> None:
+    if future.cancelled():
         return
     if error is not None:
         topic = message.topic() if isinstance(message, confluent_kafka.Message) else None
-        sending.set_exception(denied(failure_of(error), ApiKey.PRODUCE, topic or ""))
+        future.set_exception(denied(kafka_error_of(error), ApiKey.PRODUCE, topic or ""))
         return
     assert isinstance(message, confluent_kafka.Message)
     offset = message.offset()
-    sending.set_result(
-        Delivered(
+    future.set_result(
+        RecordMetadata(
             message.topic() or "",
             message.partition() or 0,
             -1 if offset is None or offset < 0 else offset,

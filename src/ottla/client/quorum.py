@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.client.admin_session import AdminSession
 from ottla.client.protocol.connection import check
-from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_quorum import (
@@ -53,34 +53,36 @@ class Quorum:
 
     @property
     def leader(self) -> QuorumReplica:
-        for each in self.voters:
-            if each.id == self.leader_id:
-                return each
+        for voter in self.voters:
+            if voter.id == self.leader_id:
+                return voter
         raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the quorum has no leader now")
 
 
-def describe_quorum(session: Session) -> Quorum:
+def describe_quorum(session: AdminSession) -> Quorum:
     request = DescribeQuorumRequest([TopicData(METADATA_TOPIC, [PartitionData(0)])])
-    answer = session.lines.call(request, ApiKey.DESCRIBE_QUORUM, DescribeQuorumResponse)
+    answer = session.connections.call(request, ApiKey.DESCRIBE_QUORUM, DescribeQuorumResponse)
     check(answer.error_code, answer.error_message, ApiKey.DESCRIBE_QUORUM)
     found = answer.topics[0].partitions[0]
     check(found.error_code, found.error_message, ApiKey.DESCRIBE_QUORUM)
     endpoints = {
-        node.node_id: tuple(f"{each.name}://{each.host}:{each.port}" for each in node.listeners)
+        node.node_id: tuple(
+            f"{listener.name}://{listener.host}:{listener.port}" for listener in node.listeners
+        )
         for node in answer.nodes
     }
 
     def replicas(states: Sequence[ReplicaState]) -> tuple[QuorumReplica, ...]:
         return tuple(
             QuorumReplica(
-                each.replica_id,
-                each.replica_directory_id,
-                each.log_end_offset,
-                each.last_fetch_timestamp,
-                each.last_caught_up_timestamp,
-                endpoints.get(each.replica_id, ()),
+                state.replica_id,
+                state.replica_directory_id,
+                state.log_end_offset,
+                state.last_fetch_timestamp,
+                state.last_caught_up_timestamp,
+                endpoints.get(state.replica_id, ()),
             )
-            for each in states
+            for state in states
         )
 
     return Quorum(

@@ -1,4 +1,4 @@
-"""Client quotas (KIP-546), which librdkafka's client does not know."""
+"""Client quotas (KIP-546), which librdkafka's client lacks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.client.admin_session import AdminSession
 from ottla.client.protocol.connection import check
-from ottla.client.session import Session
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -23,7 +23,7 @@ from ottla.wire.messages.describe_client_quotas import (
 )
 
 Entity = Mapping[str, str | None]
-"""Kinds and names: {"user": "alice", "client-id": None}; None is the default of its kind."""
+"""Entity types and names: {"user": "alice", "client-id": None}; None is the default entity."""
 
 _EXACT, _DEFAULT, _ANY = range(3)
 ANY: Final = object()
@@ -35,12 +35,12 @@ class Quota:
     values: dict[str, float]
 
 
-class Quotas:
-    def __init__(self, session: Session) -> None:
+class QuotaAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def describe(self, entity: Mapping[str, object], *, strict: bool = True) -> list[Quota]:
-        """The quotas of entities that match; ANY matches every name, None the default."""
+        """The quotas of matching entities; ANY matches every name, None the default entity."""
         components = [
             ComponentData(
                 kind,
@@ -49,7 +49,7 @@ class Quotas:
             )
             for kind, name in entity.items()
         ]
-        answer = self._session.lines.call(
+        answer = self._session.connections.call(
             DescribeClientQuotasRequest(components=components, strict=strict),
             ApiKey.DESCRIBE_CLIENT_QUOTAS,
             DescribeClientQuotasResponse,
@@ -57,8 +57,8 @@ class Quotas:
         check(answer.error_code, answer.error_message, ApiKey.DESCRIBE_CLIENT_QUOTAS)
         return [
             Quota(
-                {each.entity_type: each.entity_name for each in entry.entity},
-                {each.key: each.value for each in entry.values},
+                {part.entity_type: part.entity_name for part in entry.entity},
+                {value.key: value.value for value in entry.values},
             )
             for entry in answer.entries or ()
         ]
@@ -71,10 +71,10 @@ class Quotas:
             *(OpData(key, 0.0, True) for key in delete),
         ]
         entry = EntryData([EntityData(kind, name) for kind, name in entity.items()], operations)
-        answer = self._session.lines.call(
+        answer = self._session.connections.call(
             AlterClientQuotasRequest(entries=[entry]),
             ApiKey.ALTER_CLIENT_QUOTAS,
             AlterClientQuotasResponse,
         )
-        for each in answer.entries:
-            check(each.error_code, each.error_message, ApiKey.ALTER_CLIENT_QUOTAS)
+        for result in answer.entries:
+            check(result.error_code, result.error_message, ApiKey.ALTER_CLIENT_QUOTAS)

@@ -1,4 +1,4 @@
-"""Moving partitions between brokers (KIP-455), and electing their leaders (KIP-460)."""
+"""Partition reassignments (KIP-455) and leader elections (KIP-460)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ottla.client.admin_session import AdminSession
 from ottla.client.protocol.connection import check
 from ottla.client.record import TopicPartition
-from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.alter_partition_reassignments import (
@@ -31,8 +31,8 @@ from ottla.wire.messages.list_partition_reassignments import (
 Results = dict[TopicPartition, KafkaError | None]
 
 
-class Election(IntEnum):
-    """Of the first replica, or of any that lives where nobody leads; the numbers are Kafka's."""
+class ElectionType(IntEnum):
+    """Of the preferred replica, or of any live one if there is no leader. Kafka's numbers."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -40,40 +40,42 @@ class Election(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Reassignment:
-    """A partition on its way: all that hold it now, those that come, and those that go."""
+    """A partition that is being moved: its replicas, and those added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
 
-class Reassignments:
-    def __init__(self, session: Session) -> None:
+class ReassignmentAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def list(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """What is under way, of these partitions or of all."""
-        asked = None
+        """Ongoing reassignments, of these partitions or of all."""
+        requested = None
         if partitions is not None:
-            asked = [
+            requested = [
                 ListPartitionReassignmentsTopics(topic, indexes)
                 for topic, indexes in _by_topic(partitions).items()
             ]
-        answer = self._session.lines.call(
-            ListPartitionReassignmentsRequest(self._timeout_ms, asked),
+        answer = self._session.connections.call(
+            ListPartitionReassignmentsRequest(self._timeout_ms, requested),
             ApiKey.LIST_PARTITION_REASSIGNMENTS,
             ListPartitionReassignmentsResponse,
         )
         api_key = ApiKey.LIST_PARTITION_REASSIGNMENTS
         check(answer.error_code, answer.error_message, api_key)
         return {
-            TopicPartition(topic.name, each.partition_index): Reassignment(
-                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+            TopicPartition(topic.name, partition.partition_index): Reassignment(
+                tuple(partition.replicas),
+                tuple(partition.adding_replicas),
+                tuple(partition.removing_replicas),
             )
             for topic in answer.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     def alter(
@@ -84,14 +86,14 @@ class Reassignments:
     ) -> Results:
         """Move partitions to these brokers, the preferred leader first; None cancels a move.
 
-        For each None, or why not. The moves themselves take their time: `list`.
+        Returns None for each, or why not. The moves themselves take their time: `list`.
         """
         topics: dict[str, ReassignableTopic] = {}
         for partition, replicas in targets.items():
             topic = topics.setdefault(partition.topic, ReassignableTopic(partition.topic))
             wanted = None if replicas is None else [*replicas]
             topic.partitions.append(ReassignablePartition(partition.partition, wanted))
-        answer = self._session.lines.call(
+        answer = self._session.connections.call(
             AlterPartitionReassignmentsRequest(
                 self._timeout_ms, allow_replication_factor_change, [*topics.values()]
             ),
@@ -101,32 +103,32 @@ class Reassignments:
         api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
         check(answer.error_code, answer.error_message, api_key)
         return {
-            TopicPartition(topic.name, each.partition_index): _failure(
-                each.error_code, each.error_message
+            TopicPartition(topic.name, result.partition_index): _failure(
+                result.error_code, result.error_message
             )
             for topic in answer.responses
-            for each in topic.partitions
+            for result in topic.partitions
         }
 
     def elect(
-        self, election: Election, partitions: Iterable[TopicPartition] | None = None
+        self, election: ElectionType, partitions: Iterable[TopicPartition] | None = None
     ) -> Results:
-        """Elect leaders of these partitions, or of all that need it: None each, or why not."""
-        asked = None
+        """Elect leaders of these partitions, or of all that need it: for each None, or why not."""
+        requested = None
         if partitions is not None:
-            asked = [TopicPartitions(*each) for each in _by_topic(partitions).items()]
-        answer = self._session.lines.call(
-            ElectLeadersRequest(election, asked, self._timeout_ms),
+            requested = [TopicPartitions(*topic) for topic in _by_topic(partitions).items()]
+        answer = self._session.connections.call(
+            ElectLeadersRequest(election, requested, self._timeout_ms),
             ApiKey.ELECT_LEADERS,
             ElectLeadersResponse,
         )
         check(answer.error_code, "", ApiKey.ELECT_LEADERS)
         return {
-            TopicPartition(topic.topic, each.partition_id): _failure(
-                each.error_code, each.error_message
+            TopicPartition(topic.topic, result.partition_id): _failure(
+                result.error_code, result.error_message
             )
             for topic in answer.replica_election_results
-            for each in topic.partition_result
+            for result in topic.partition_result
         }
 
     @property
@@ -136,8 +138,8 @@ class Reassignments:
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
-    for each in partitions:
-        topics.setdefault(each.topic, []).append(each.partition)
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
     return topics
 
 

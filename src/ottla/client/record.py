@@ -1,4 +1,4 @@
-"""What a client sends and receives."""
+"""Records and their metadata, as clients send and receive them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
-else:  # defaults of type variables are for checkers only; typing has them from Python 3.13 on
+else:  # type checkers only; typing has defaults of type variables from Python 3.13 on
     from typing import TypeVar
 
     K = TypeVar("K")
@@ -28,8 +28,8 @@ class TopicPartition(NamedTuple):
 
 
 @dataclass(slots=True, frozen=True)
-class Record(Generic[K, V]):
-    """A record as a consumer reads it. A null key or value is None, whatever the serde."""
+class ConsumerRecord(Generic[K, V]):
+    """A record from a consumer. A null key or value is None, with every serde."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class Record(Generic[K, V]):
     headers: Headers = ()
     leader_epoch: int | None = None
     timestamp_type: str = "CreateTime"
-    delivery_count: int | None = None  # of a share group: how often it was handed out
+    delivery_count: int | None = None  # share groups: how often it was delivered
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -48,8 +48,8 @@ class Record(Generic[K, V]):
 
 
 @dataclass(slots=True, frozen=True)
-class Delivered:
-    """Where a record that was sent lies now; offset -1 when nobody was asked (acks 0)."""
+class RecordMetadata:
+    """Where a sent record is stored; offset -1 with acks=0, because no broker says it."""
 
     topic: str
     partition: int

@@ -1,12 +1,12 @@
-"""Redrive: the dead letters of a share group go back to the topics that they came from.
+"""Redrive: sends the dead letters of a share group back to the topics that they came from.
 
-Exactly once: the records and the position in the dead letter queue are written in one transaction,
-so that a redrive that is killed, or that another one fences, leaves nothing out and sends nothing
-twice. Positions belong to the group `ottla.redrive.<share group>`.
+Exactly once: one transaction writes the records and the position in the dead letter queue, so that
+a redrive that is killed or fenced neither loses nor repeats a record. Positions are committed
+offsets of the group `ottla.redrive.<share group>`.
 
-A record goes back whole, with its own headers, if it still lies where its letter says. If it does
-not, the copy in the letter goes, which has key and value only. A letter without a copy whose record
-is gone is lost, and passed over.
+The source record goes back whole, with its own headers, if it still exists. If it does not, the
+copy in the letter goes back, which has key and value only. A letter without a copy whose source
+record is gone counts as lost.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any, Final, NamedTuple, Self
 
 import confluent_kafka
 
-from ottla.client.committed import Committed, committed_offsets
-from ottla.client.configs import Configs, ResourceType
-from ottla.client.failures import failure_of
+from ottla.client.admin_session import AdminSession
+from ottla.client.committed_offsets import OffsetAndMetadata, committed_offsets
+from ottla.client.configs import ConfigAdmin, ResourceType
+from ottla.client.kafka_errors import kafka_error_of
 from ottla.client.log_reader import LogReader
-from ottla.client.offsets import EARLIEST, LATEST, Offsets
+from ottla.client.offsets import EARLIEST, LATEST, OffsetAdmin
 from ottla.client.producer import Producer
 from ottla.client.record import TopicPartition
 from ottla.client.redrive_position import RedrivePosition
-from ottla.client.session import Session
-from ottla.client.settings import LOG_LEVEL, client_with, translate
-from ottla.client.topics import TopicDescription, Topics
+from ottla.client.settings import LOG_LEVEL, client_with, librdkafka_settings
+from ottla.client.topics import TopicAdmin, TopicDescription
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
 
@@ -43,11 +43,11 @@ _NO_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPI
 
 @dataclass(slots=True, frozen=True)
 class RedriveFilter:
-    """Which letters go back. Times are those of the letters: when their records were given up."""
+    """Which letters go back. Times are those of the letters: when their records were rejected."""
 
-    topics: tuple[str, ...] = ()  # that the records came from; none: any
+    topics: tuple[str, ...] = ()  # source topics; empty: any
     from_ms: int | None = None
-    to_ms: int | None = None  # not included
+    to_ms: int | None = None  # exclusive
     limit: int | None = None
 
     def takes(self, letter: DeadLetter) -> bool:
@@ -60,13 +60,13 @@ class RedriveFilter:
 
 @dataclass(slots=True)
 class RedriveSummary:
-    """What became of the letters that were not done before."""
+    """What happened to the letters that were not done before."""
 
     dead_letter_topic: str
-    redriven: Counter[TopicPartition] = field(default_factory=Counter)  # by where they went
+    redriven: Counter[TopicPartition] = field(default_factory=Counter)  # by source partition
     filtered: int = 0
-    lost: int = 0  # no copy, and the record is gone
-    homeless: int = 0  # their topic is gone: left for later
+    lost: int = 0  # no copy, and the source record is gone
+    homeless: int = 0  # their topic is gone: kept for later
 
     @property
     def count(self) -> int:
@@ -74,7 +74,7 @@ class RedriveSummary:
 
 
 class DeadLetter(NamedTuple):
-    """A record of the dead letter queue, and which record it is about."""
+    """A record of the dead letter queue, and the source record that it is about."""
 
     record: Record
     group_id: str
@@ -90,7 +90,7 @@ Progress = Callable[[RedriveSummary], None]
 
 
 def redrive(
-    session: Session,
+    session: AdminSession,
     group: str,
     choice: RedriveFilter | None = None,
     *,
@@ -105,12 +105,12 @@ def redrive(
     choice = choice or RedriveFilter()
     if dry_run:
         return _Redrive(session, group, topic, choice, None).run(progress)
-    with _Writer(session, group) as writer:
+    with _RedriveProducer(session, group) as writer:
         return _Redrive(session, group, topic, choice, writer).run(progress)
 
 
-def _dead_letter_topic(session: Session, group: str) -> str:
-    for config in Configs(session).describe(ResourceType.GROUP, group):
+def _dead_letter_topic(session: AdminSession, group: str) -> str:
+    for config in ConfigAdmin(session).describe(ResourceType.GROUP, group):
         if config.name == TOPIC_NAME and config.value:
             return config.value
     raise KafkaError(
@@ -119,22 +119,22 @@ def _dead_letter_topic(session: Session, group: str) -> str:
 
 
 class _Redrive:
-    """One run over the queue, as long as it was in the beginning."""
+    """One run over the queue, up to its end at the start."""
 
     def __init__(
         self,
-        session: Session,
+        session: AdminSession,
         group: str,
         topic: str,
         choice: RedriveFilter,
-        writer: _Writer | None,
+        writer: _RedriveProducer | None,
     ) -> None:
         self._session = session
         self._group = group
         self._choice = choice
         self._writer = writer
         self._reader = LogReader(session)
-        self._sources: dict[TopicPartition, dict[int, Record]] = {}  # what was read last of each
+        self._sources: dict[TopicPartition, dict[int, Record]] = {}  # last read of each
         self._batch: list[tuple[TopicPartition, Record]] = []
         self._positions: dict[TopicPartition, RedrivePosition] = {}
         self._summary = RedriveSummary(topic)
@@ -145,7 +145,7 @@ class _Redrive:
         ends = self._offsets(LATEST)
         starts = self._offsets(EARLIEST)
         for partition, end in ends.items():
-            found = committed.get(partition) or Committed(0)
+            found = committed.get(partition) or OffsetAndMetadata(0)
             position = RedrivePosition(found.offset, found.metadata)
             position.mark(0, starts[partition] - 1)
             self._positions[partition] = position
@@ -161,12 +161,15 @@ class _Redrive:
 
     def _offsets(self, spec: int) -> dict[TopicPartition, int]:
         topic = self._summary.dead_letter_topic
-        described = Topics(self._session).describe(topic)[topic]
+        described = TopicAdmin(self._session).describe(topic)[topic]
         if not isinstance(described, TopicDescription):
             raise described
-        partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
+        partitions = [
+            TopicPartition(topic, described_partition.partition)
+            for described_partition in described.partitions
+        ]
         found: dict[TopicPartition, int] = {}
-        for partition, at in Offsets(self._session).find(partitions, spec).items():
+        for partition, at in OffsetAdmin(self._session).find(partitions, spec).items():
             if isinstance(at, KafkaError):
                 raise at
             found[partition] = at.offset
@@ -175,9 +178,9 @@ class _Redrive:
     def _letters(
         self, partition: TopicPartition, position: RedrivePosition, end: int
     ) -> Iterator[Record]:
-        """Those that are not done. Offsets at which the log has no record count as done.
+        """Letters that are not done. Offsets without a record count as done.
 
-        Not beyond `end`: what goes back may be rejected again while this runs.
+        Stops at `end`: records that go back may be rejected again during the run.
         """
         offset = position.offset
         while offset < end:
@@ -197,7 +200,7 @@ class _Redrive:
     def _take(self, position: RedrivePosition, record: Record) -> None:
         letter = read_letter(record)
         if letter is None or letter.group_id != self._group:
-            position.mark(record.offset)  # another group's: it has a position of its own
+            position.mark(record.offset)  # another group's letter; that group has its own position
             return
         if not self._choice.takes(letter):
             self._summary.filtered += 1
@@ -217,7 +220,7 @@ class _Redrive:
         self._summary.redriven[letter.source] += 1
 
     def _whole(self, letter: DeadLetter) -> Record | None:
-        """The record itself, or its copy where another one, or none, is in its place."""
+        """The source record, or the letter's copy if that record is gone."""
         found = self._source(letter.source, letter.offset)
         copy = letter.record
         if not letter.has_copy:
@@ -227,7 +230,7 @@ class _Redrive:
         return Record(key=copy.key, value=copy.value)
 
     def _source(self, partition: TopicPartition, offset: int) -> Record | None:
-        """Letters stand in the order of their records, mostly: what was read is kept."""
+        """Letters are mostly in the order of their source records, so the last read is kept."""
         if offset not in self._sources.get(partition, ()):
             try:
                 records = self._reader.read(partition, offset)
@@ -235,14 +238,14 @@ class _Redrive:
                 if error.code not in _GONE:
                     raise
                 records = []
-            self._sources[partition] = {each.offset: each for each in records}
+            self._sources[partition] = {record.offset: record for record in records}
         return self._sources[partition].get(offset)
 
     def _commit(self) -> None:
         batch, self._batch = self._batch, []
         if self._writer is None:
             return
-        if not all(each.fits for each in self._positions.values()):
+        if not all(position.fits for position in self._positions.values()):
             raise KafkaError(
                 ErrorCode.OFFSET_METADATA_TOO_LARGE,
                 "too many dead letters were left out for the others to be remembered:"
@@ -251,13 +254,13 @@ class _Redrive:
         self._writer.write(batch, self._positions)
 
 
-class _Writer:
-    """Records and positions, in one transaction.
+class _RedriveProducer:
+    """Writes records and positions in one transaction.
 
-    Once it is there, a redrive of the same group that was there before can't commit any more.
+    Its transactional id fences an earlier redrive of the same group.
     """
 
-    def __init__(self, session: Session, group: str) -> None:
+    def __init__(self, session: AdminSession, group: str) -> None:
         name = GROUP_PREFIX + group
         self._producer = Producer[bytes, bytes](
             session.bootstrap_servers,
@@ -265,10 +268,14 @@ class _Writer:
             transactional_id=name,
             settings=session.settings,
         )
-        # Only a consumer can speak of its group. This one never joins it.
+        # Only a consumer has group metadata. This one never joins the group.
         where = {"bootstrap.servers": session.bootstrap_servers, "log_level": LOG_LEVEL}
-        wishes: dict[str, Any] = {**where, **translate(session.settings), "group.id": name}
-        self._member = client_with(confluent_kafka.Consumer, wishes)
+        config: dict[str, Any] = {
+            **where,
+            **librdkafka_settings(session.settings),
+            "group.id": name,
+        }
+        self._member = client_with(confluent_kafka.Consumer, config)
 
     def __enter__(self) -> Self:
         return self
@@ -284,8 +291,8 @@ class _Writer:
     ) -> None:
         producer = self._producer
         offsets = [
-            confluent_kafka.TopicPartition(*place, position.offset, position.metadata)
-            for place, position in positions.items()
+            confluent_kafka.TopicPartition(*partition, position.offset, position.metadata)
+            for partition, position in positions.items()
         ]
         with producer.transaction():
             sent = [
@@ -298,17 +305,17 @@ class _Writer:
                 )
                 for source, record in batch
             ]
-            for each in sent:
-                each.result(COMMIT_S_MAX)
+            for future in sent:
+                future.result(COMMIT_S_MAX)
             try:
                 group = self._member.consumer_group_metadata()
                 producer.raw.send_offsets_to_transaction(offsets, group, COMMIT_S_MAX)
             except confluent_kafka.KafkaException as error:
-                raise failure_of(error) from None
+                raise kafka_error_of(error) from None
 
 
 def read_letter(record: Record) -> DeadLetter | None:
-    """None: it is no dead letter."""
+    """None: not a dead letter."""
     headers = {name: value for name, value in record.headers if value is not None}
     try:
         source = TopicPartition(

@@ -1,8 +1,8 @@
-"""How far the dead letters of one partition were redriven, also where some were left out.
+"""How far the dead letters of one partition were redriven, with gaps.
 
-The position is a committed offset of a group, so that it can be part of a transaction. Letters
-before it are done. Of those behind it, a bit for each in the offset's metadata says which are done
-as well: filters may leave letters out that somebody wants to redrive later.
+The position is a committed offset of a group, so that it can be part of a transaction. All letters
+below it are done. Above it, the offset's metadata has a bit for each letter that is done as well,
+because filters may leave out letters that somebody redrives later.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RedrivePosition:
         if first > last:
             return
         self._done |= ((1 << (last - first + 1)) - 1) << (first - self.offset)
-        done = (~self._done & (self._done + 1)).bit_length() - 1  # ones at the low end
+        done = (~self._done & (self._done + 1)).bit_length() - 1  # the trailing one bits
         self.offset += done
         self._done >>= done
 
@@ -52,5 +52,5 @@ class RedrivePosition:
 
     @property
     def fits(self) -> bool:
-        """False: too many letters were left out for the rest to be remembered."""
+        """False: too many letters were left out to remember the others."""
         return len(self.metadata) <= METADATA_BYTES_MAX

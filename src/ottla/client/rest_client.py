@@ -1,7 +1,7 @@
-"""A REST server from the client's side: JSON over HTTP, with the standard library.
+"""An HTTP client for REST servers: JSON over HTTP, with the standard library.
 
-Any thread may ask. Connections stay open for whoever asks next, because a serializer asks for one
-schema after the other.
+Thread-safe. Connections stay open for the next request, because a serializer asks for one schema
+after the other.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
 TIMEOUT_S: Final = 30.0
 RESPONSE_BYTES_MAX: Final = 256 << 20
-IDLE_MAX: Final = 8  # connections to one server that wait for the next question
+IDLE_MAX: Final = 8  # idle connections to one server
 
 _STALE: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
-class Unreachable(Exception):
+class ServerUnreachable(Exception):
     """No server of the list answers."""
 
 
@@ -33,15 +33,15 @@ def basic_authorization(user: str, password: str) -> str:
 def without_login(url: str) -> tuple[str, str]:
     """`https://ann:secret@host` as `https://host`, and the Authorization header of its login."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
-    place = parts.netloc.rpartition("@")[2]
-    bare = parts._replace(netloc=place).geturl().rstrip("/")
+    target = parts.netloc.rpartition("@")[2]
+    bare = parts._replace(netloc=target).geturl().rstrip("/")
     if parts.username is None:
         return bare, ""
     return bare, basic_authorization(unquote(parts.username), unquote(parts.password or ""))
 
 
 class RestClient:
-    """One server by several URLs: where one does not answer, the next is asked.
+    """One service at several URLs: if one does not answer, the next one is asked.
 
     `authorization` is called for each request, because bearer tokens expire.
     """
@@ -73,56 +73,56 @@ class RestClient:
         body: Any = None,
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, bytes]:
-        """Status and body of the answer; `path` is quoted piece by piece."""
-        place = "/" + "/".join(quote(piece, safe="") for piece in path)
+        """Status and body of the response; each part of `path` is quoted."""
+        target = "/" + "/".join(quote(piece, safe="") for piece in path)
         if query:
-            place += f"?{urlencode(query, doseq=True)}"
+            target += f"?{urlencode(query, doseq=True)}"
         data = None if body is None else json.dumps(body).encode()
         troubles: list[str] = []
         for number, url in enumerate(self.urls):
             try:
-                return self._ask(number, method, place, data)
+                return self._ask(number, method, target, data)
             except TimeoutError:
                 troubles.append(f"{url}: no answer within {self._timeout_s:g} s")
             except (OSError, http.client.HTTPException) as error:
                 troubles.append(f"{url}: {getattr(error, 'strerror', None) or error}")
-        raise Unreachable("; ".join(troubles))
+        raise ServerUnreachable("; ".join(troubles))
 
     def close(self) -> None:
-        """Close the connections that nobody uses now. Whoever asks later opens one again."""
+        """Close idle connections. A later request opens a new one."""
         with self._lock:
-            idle = [connection for kept in self._idle for connection in kept]
-            for kept in self._idle:
-                kept.clear()
+            idle = [connection for connections in self._idle for connection in connections]
+            for connections in self._idle:
+                connections.clear()
         for connection in idle:
             connection.close()
 
-    def _ask(self, number: int, method: str, place: str, data: bytes | None) -> tuple[int, bytes]:
+    def _ask(self, number: int, method: str, target: str, data: bytes | None) -> tuple[int, bytes]:
         headers = {"Accept": self._content_type}
         if data is not None:
             headers["Content-Type"] = self._content_type
         if self._authorization and (authorization := self._authorization()):
             headers["Authorization"] = authorization
-        kept = self._taken(number)
-        if kept is not None:
+        connection = self._taken(number)
+        if connection is not None:
             try:
-                return self._exchange(kept, number, method, place, data, headers)
-            except _STALE:  # the server closed a connection that it had kept open: ask once more
-                kept.close()
+                return self._exchange(connection, number, method, target, data, headers)
+            except _STALE:  # the server closed a kept connection: send again
+                connection.close()
         connection = self._connect(number)
-        return self._exchange(connection, number, method, place, data, headers)
+        return self._exchange(connection, number, method, target, data, headers)
 
     def _exchange(
         self,
         connection: http.client.HTTPConnection,
         number: int,
         method: str,
-        place: str,
+        target: str,
         data: bytes | None,
         headers: dict[str, str],
     ) -> tuple[int, bytes]:
         try:
-            connection.request(method, self._parts[number].path + place, data, headers)
+            connection.request(method, self._parts[number].path + target, data, headers)
             response = connection.getresponse()
             content = response.read(RESPONSE_BYTES_MAX)
             will_close = response.will_close or not response.isclosed()
@@ -158,5 +158,5 @@ class RestClient:
 def _checked(url: str) -> SplitResult:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{url!r} is no URL of a server: write http://host:port")
+        raise ValueError(f"{url!r} is not the URL of a server: write http://host:port")
     return parts._replace(path=parts.path.rstrip("/"))

@@ -1,4 +1,4 @@
-"""A schema registry from the client's side: Ottla's, Confluent's, Karapace's.
+"""A client of a schema registry: Ottla's, Confluent's, Karapace's.
 
 Settings have the names of Confluent's serializers: `schema.registry.url` (several by commas),
 `basic.auth.credentials.source` and `basic.auth.user.info`, `bearer.auth.*`,
@@ -16,9 +16,14 @@ from typing import Any, Final, TypeVar
 
 from ottla.auth.jaas import parse_jaas
 from ottla.client.delivery import Setting
-from ottla.client.oauth import TokenSettings, source_of
-from ottla.client.registry_error import RegistryError as RegistryError
-from ottla.client.rest_client import RestClient, Unreachable, basic_authorization, without_login
+from ottla.client.oauth import OAuthTokenSettings, source_of
+from ottla.client.rest_client import (
+    RestClient,
+    ServerUnreachable,
+    basic_authorization,
+    without_login,
+)
+from ottla.client.schema_registry_error import SchemaRegistryError as SchemaRegistryError
 from ottla.client.tls import client_context, text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.schemas.schema_types import ParsedSchema, Reference, parse
@@ -39,7 +44,7 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as the registry answers. Subject and version are empty if the question was an id."""
+    """A schema from the registry. Subject and version are empty after a lookup by id."""
 
     id: int
     kind: str
@@ -53,7 +58,7 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """One registry. Any thread may ask; schemas by id, and ids by schema, are asked for once."""
+    """One registry. Thread-safe; schemas by id, and ids by schema, are cached."""
 
     def __init__(
         self,
@@ -65,12 +70,16 @@ class SchemaRegistry:
     ) -> None:
         self._tries_max = tries_max
         settings = settings or {}
-        given = [each.strip() for each in (url or text(settings, URL)).split(",") if each.strip()]
+        given = [
+            address.strip()
+            for address in (url or text(settings, URL)).split(",")
+            if address.strip()
+        ]
         if not given:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"{URL} is not set: where is the schema registry?"
             )
-        pairs = [without_login(each) for each in given]
+        pairs = [without_login(address) for address in given]
         stores = {
             name.removeprefix(_PREFIX): value
             for name, value in settings.items()
@@ -95,20 +104,20 @@ class SchemaRegistry:
     # One schema
 
     def by_id(self, id: int, subject: str = "") -> RegisteredSchema:
-        """`subject` says in which context the id is."""
+        """`subject` gives the context of the id."""
         context = _context(subject)
         found = self._by_id.get((context, id))
         if found is None:
             query = {"subject": subject} if subject else {}
             answer = self.get("schemas", "ids", str(id), query=query)
-            found = _keep(self._by_id, (context, id), _schema({**answer, "id": id}))
+            found = _cache(self._by_id, (context, id), _schema({**answer, "id": id}))
         return found
 
     def by_guid(self, guid: str) -> RegisteredSchema:
         found = self._by_guid.get(guid)
         if found is None:
             answer = self.get("schemas", "guids", guid)
-            found = _keep(self._by_guid, guid, _schema({"id": 0, **answer, "guid": guid}))
+            found = _cache(self._by_guid, guid, _schema({"id": 0, **answer, "guid": guid}))
         return found
 
     def version(
@@ -131,7 +140,7 @@ class SchemaRegistry:
         *,
         normalize: bool = False,
     ) -> RegisteredSchema:
-        """The id and version of this text in the subject, which is a new one if need be."""
+        """The id and version of this text in the subject, registering it if need be."""
         return self._found("POST", subject, kind, text, references, normalize, register=True)
 
     def look_up(
@@ -143,46 +152,49 @@ class SchemaRegistry:
         *,
         normalize: bool = False,
     ) -> RegisteredSchema:
-        """The id and version of this text in the subject; RegistryError 40401 or 40403 if none."""
+        """The id and version of this text in the subject.
+
+        SchemaRegistryError 40401 or 40403 if there is none.
+        """
         return self._found("POST", subject, kind, text, references, normalize, register=False)
 
     def associated_subject(self, topic: str, namespace: str, *, is_key: bool) -> str | None:
-        """The subject that the key or value of a topic is associated with, if any."""
+        """The subject that is associated with a topic's key or value, if any."""
         side = "key" if is_key else "value"
         query = {"resourceType": "topic", "associationType": side}
         try:
             found = self.get("associations", "resources", namespace, topic, query=query)
-        except RegistryError as error:
+        except SchemaRegistryError as error:
             if error.status != 404:
                 raise
-            return None  # also of a registry that knows no associations
-        subjects = {each["subject"] for each in found}
+            return None  # or the registry has no associations
+        subjects = {use["subject"] for use in found}
         if len(subjects) > 1:
             raise ValueError(f"several subjects are associated with topic {topic}")
         return subjects.pop() if subjects else None
 
     def version_in(self, subject: str, schema: RegisteredSchema) -> int | None:
-        """Which version of a subject a schema is, also if it is deleted; None if it is none."""
+        """The version of a schema in a subject, also if it is deleted; None if it has none."""
         id = schema.id
         if not id and schema.guid:
             id = self.get("schemas", "guids", schema.guid, "ids")[0]["id"]
         query = {"subject": subject, "deleted": "true"}
         found = self.get("schemas", "ids", str(id), "versions", query=query)
-        return next((each["version"] for each in found if each["subject"] == subject), None)
+        return next((use["version"] for use in found if use["subject"] == subject), None)
 
     def parsed(self, schema: RegisteredSchema) -> ParsedSchema:
-        """The schema with its references resolved, from the registry."""
+        """The schema, with its references resolved by the registry."""
         key = (schema.kind, schema.text, schema.references)
         found = self._parsed.get(key)
         if found is None:
             texts = self.referenced_texts(schema.references)
-            found = _keep(self._parsed, key, parse(schema.kind, schema.text, texts))
+            found = _cache(self._parsed, key, parse(schema.kind, schema.text, texts))
         return found
 
     def referenced_texts(
         self, references: Sequence[Reference], depth: int = DEPTH_MAX
     ) -> dict[str, str]:
-        """Name to text, also of what they refer to: each behind those that it needs."""
+        """Name to text, of all references in dependency order."""
         if not depth:
             raise ValueError(f"references of schemas are nested deeper than {DEPTH_MAX}")
         texts: dict[str, str] = {}
@@ -190,7 +202,7 @@ class SchemaRegistry:
             at = (reference.subject, reference.version)
             found = self._by_version.get(at)
             if found is None:
-                found = _keep(self._by_version, at, self.version(*at, deleted=True))
+                found = _cache(self._by_version, at, self.version(*at, deleted=True))
             texts |= self.referenced_texts(found.references, depth - 1)
             texts[reference.name] = found.text
         return texts
@@ -209,7 +221,7 @@ class SchemaRegistry:
         return found
 
     def level(self, subject: str = "") -> str:
-        """Which schemas may follow, in a subject or in those without a level of their own."""
+        """The compatibility level of a subject, or the global one."""
         path = ("config", subject) if subject else ("config",)
         found: str = self.get(*path, query={"defaultToGlobal": "true"})["compatibilityLevel"]
         return found
@@ -217,7 +229,7 @@ class SchemaRegistry:
     def delete(
         self, subject: str, version: int | str | None = None, *, permanent: bool = False
     ) -> list[int]:
-        """Which versions are gone. A permanent delete must follow one that was not."""
+        """Returns the deleted versions. A permanent delete must follow a soft delete."""
         query = {"permanent": "true"} if permanent else {}
         path = ["subjects", subject] + ([] if version is None else ["versions", str(version)])
         answer = self.ask("DELETE", *path, query=query)
@@ -234,9 +246,9 @@ class SchemaRegistry:
         *,
         version: int | str | None = None,
     ) -> list[str]:
-        """Why this schema may not be the next version; empty if it may.
+        """Why this schema can't be the next version; empty if it can.
 
-        Without `version` the subject's level says which versions count, as for `register`.
+        Without `version`, the subject's level decides which versions count, as for `register`.
         """
         path = ["compatibility", "subjects", subject, "versions"]
         answer = self.ask(
@@ -259,14 +271,14 @@ class SchemaRegistry:
     def ask(
         self, method: str, *path: str, body: Any = None, query: Mapping[str, Any] | None = None
     ) -> Any:
-        """What the registry answers; RegistryError if it refuses.
+        """The registry's answer; SchemaRegistryError if it refuses.
 
-        Server errors are tried again: every request to a registry may be repeated.
+        Server errors are retried: every request to a registry is idempotent.
         """
         for tries in range(1, self._tries_max + 1):
             try:
                 status, data = self._rest.ask(method, *path, body=body, query=query)
-            except Unreachable as error:
+            except ServerUnreachable as error:
                 if tries == self._tries_max:
                     raise KafkaError(
                         ErrorCode.NETWORK_EXCEPTION, f"No schema registry answers: {error}"
@@ -306,7 +318,7 @@ class SchemaRegistry:
             )
         schema = _schema({"schema": text, "subject": subject, "schemaType": kind, **answer})
         with self._lock:
-            return _keep(self._registered, key, schema)
+            return _cache(self._registered, key, schema)
 
 
 def _authorization(settings: Mapping[str, Setting], of_url: str) -> Callable[[], str] | None:
@@ -318,7 +330,7 @@ def _authorization(settings: Mapping[str, Setting], of_url: str) -> Callable[[],
         return lambda: f"Bearer {token}"
     if bearer == "OAUTHBEARER":
         source = source_of(
-            TokenSettings(
+            OAuthTokenSettings(
                 text(settings, "bearer.auth.issuer.endpoint.url"),
                 text(settings, "bearer.auth.client.id"),
                 text(settings, "bearer.auth.client.secret"),
@@ -346,7 +358,7 @@ def _authorization(settings: Mapping[str, Setting], of_url: str) -> Callable[[],
 
 
 def _sasl_login(settings: Mapping[str, Setting]) -> tuple[str, str]:
-    """The user and password that the client has for the brokers."""
+    """The user and password of the client's Kafka connections."""
     options: Mapping[str, str] = {}
     if jaas := text(settings, "sasl.jaas.config"):
         try:
@@ -369,8 +381,8 @@ def _body(kind: str, text: str, references: Sequence[Reference]) -> dict[str, An
         body["schemaType"] = kind
     if references:
         body["references"] = [
-            {"name": each.name, "subject": each.subject, "version": each.version}
-            for each in references
+            {"name": reference.name, "subject": reference.subject, "version": reference.version}
+            for reference in references
         ]
     return body
 
@@ -381,8 +393,8 @@ def _schema(answer: Mapping[str, Any]) -> RegisteredSchema:
         kind=answer.get("schemaType") or "AVRO",
         text=answer["schema"],
         references=tuple(
-            Reference(each["name"], each["subject"], each["version"])
-            for each in answer.get("references") or ()
+            Reference(reference["name"], reference["subject"], reference["version"])
+            for reference in answer.get("references") or ()
         ),
         subject=answer.get("subject") or "",
         version=answer.get("version") or 0,
@@ -392,21 +404,21 @@ def _schema(answer: Mapping[str, Any]) -> RegisteredSchema:
     )
 
 
-def _refusal(status: int, data: bytes, url: str) -> RegistryError:
+def _refusal(status: int, data: bytes, url: str) -> SchemaRegistryError:
     try:
         answer = json.loads(data)
-        return RegistryError(status, int(answer["error_code"]), str(answer["message"]))
+        return SchemaRegistryError(status, int(answer["error_code"]), str(answer["message"]))
     except (ValueError, TypeError, KeyError):
-        return RegistryError(status, status, f"{url} answers with HTTP status {status}")
+        return SchemaRegistryError(status, status, f"{url} answers with HTTP status {status}")
 
 
 def _context(subject: str) -> str:
     return subject[: subject.index(":", 2) + 1] if subject.startswith(":.") else ""
 
 
-def _keep(kept: dict[Key, Kept], key: Key, value: Kept) -> Kept:
-    """Bounded: beyond the limit the oldest goes, which is asked for again."""
-    while len(kept) >= SCHEMAS_MAX:
-        kept.pop(next(iter(kept)), None)
-    kept[key] = value
+def _cache(cache: dict[Key, Kept], key: Key, value: Kept) -> Kept:
+    """A bounded cache: beyond the limit the oldest entry goes."""
+    while len(cache) >= SCHEMAS_MAX:
+        cache.pop(next(iter(cache)), None)
+    cache[key] = value
     return value

@@ -1,4 +1,4 @@
-"""How a client proves who it is, by Kafka's names: one reading for every kind of connection.
+"""A client's security settings, by Kafka's names: read in one place for every kind of connection.
 
     security.protocol   PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
     sasl.mechanism      PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI
@@ -6,7 +6,7 @@
     ssl.*               see tls.py
 
 librdkafka's own names for the same (sasl.username, ssl.ca.location, ...) are taken as well.
-`for_librdkafka` says all of it in librdkafka's words; lines.py uses the `SaslLogin` itself.
+`for_librdkafka` translates all of them for librdkafka; our own connections use the `SaslLogin`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ottla.auth.jaas import JaasEntry, parse_jaas
 from ottla.auth.kerberos_login import KerberosLogin, kerberos_login
-from ottla.auth.sasl_client import CLIENT_MECHANISMS, GSSAPI, OAUTHBEARER, SaslLogin, status_of
+from ottla.auth.sasl_client import GSSAPI, OAUTHBEARER, SASL_CLIENT_MECHANISMS, SaslLogin, status_of
 from ottla.auth.scram import HASHES
 from ottla.client import oauth, tls
 from ottla.client.delivery import Setting
@@ -41,14 +41,14 @@ def uses_tls(settings: Mapping[str, Setting]) -> bool:
 
 
 def login_of(settings: Mapping[str, Setting]) -> SaslLogin | None:
-    """None without SASL. KafkaError(INVALID_CONFIG) says what is missing."""
+    """None without SASL. KafkaError(INVALID_CONFIG) names what is missing."""
     if not protocol_of(settings).startswith("SASL"):
         return None
     mechanism = mechanism_of(settings)
-    if mechanism not in CLIENT_MECHANISMS:
+    if mechanism not in SASL_CLIENT_MECHANISMS:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-            f"sasl.mechanism is one of {', '.join(CLIENT_MECHANISMS)}, not {mechanism}",
+            f"sasl.mechanism is one of {', '.join(SASL_CLIENT_MECHANISMS)}, not {mechanism}",
         )
     if mechanism == GSSAPI:
         return _with_ticket(_kerberos(settings))
@@ -74,7 +74,7 @@ def mechanism_of(settings: Mapping[str, Setting]) -> str:
 
 
 def for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """All of a client's security settings as librdkafka wants them, and nothing else."""
+    """A client's security settings for librdkafka, and nothing else."""
     protocol = protocol_of(settings)
     if protocol == "PLAINTEXT":
         return {}
@@ -87,15 +87,15 @@ def for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 
 def refused_login(login: SaslLogin, address: str, why: str) -> KafkaError:
-    """One sentence; what the broker adds only where it says more than that."""
+    """One sentence; the broker's message only if it adds something."""
     said = f"authentication as {login.principal} by {login.mechanism} failed at {address}"
-    told = status_of(why) if why.startswith("{") else why
-    more = "" if not told or told.startswith("Authentication failed") else f": {told}"
+    reason = status_of(why) if why.startswith("{") else why
+    more = "" if not reason or reason.startswith("Authentication failed") else f": {reason}"
     return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, said + more)
 
 
 def is_security(name: str) -> bool:
-    """Whether `for_librdkafka` speaks of this setting."""
+    """True for a setting that `for_librdkafka` translates."""
     return name.startswith(("sasl.", "ssl.")) or name in (
         "security.protocol",
         "security.providers",
@@ -135,7 +135,7 @@ def _with_password(settings: Mapping[str, Setting], mechanism: str, entry: JaasE
 
 
 def _kerberos(settings: Mapping[str, Setting]) -> KerberosLogin:
-    """From the login module or librdkafka's own names; else the tickets that kinit fetched."""
+    """From the login module or librdkafka's own names; otherwise the ticket cache of kinit."""
     options = _entry(settings, GSSAPI).options
     if not text(settings, "sasl.jaas.config"):
         keytab = text(settings, "sasl.kerberos.keytab")
@@ -160,10 +160,10 @@ def _with_ticket(login: KerberosLogin) -> SaslLogin:
 
 
 def _kerberos_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """librdkafka has a shell run kinit, with the principal and the keytab in its command."""
+    """librdkafka runs kinit in a shell, with the principal and the keytab in its command."""
     login = _kerberos(settings)
     said: dict[str, Any] = {"sasl.mechanism": GSSAPI, "sasl.kerberos.service.name": login.service}
-    if not login.keytab:  # somebody else fetches the tickets
+    if not login.keytab:  # kinit runs elsewhere
         return {**said, "sasl.kerberos.kinit.cmd": ":"}
     if not all(_PLAIN_WORD.fullmatch(word) for word in (login.keytab, login.principal)):
         raise wrong("a shell would read more than a name in keyTab or principal")

@@ -1,7 +1,7 @@
-"""Serde: how keys and values become bytes, and bytes keys and values. With Kafka's own formats.
+"""Serde: keys and values to bytes and back, with Kafka's own formats.
 
-Numbers are big-endian, as Java's serializers write them, so that one program may write a topic in
-Java and another read it in Python. Serdes with a schema registry are in `serdes/`.
+Numbers are big-endian, as Java's serializers write them, so that a Java program can write a topic
+and a Python program read it. Serdes with a schema registry are in `serdes/`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar, cast
 
-from ottla.client.registry_error import RegistryError
+from ottla.client.schema_registry_error import SchemaRegistryError
 from ottla.client.serdes.json_text import read_json, write_json
-from ottla.client.serdes.json_types import maker
+from ottla.client.serdes.json_types import json_maker
 from ottla.client.serialization_error import SerializationError as SerializationError
 from ottla.errors import KafkaError
 
@@ -32,16 +32,16 @@ class Serde(Generic[T]):
     """
 
     fixed_bytes: int | None = None
-    """How many bytes every value has; None if that differs."""
+    """The size of every value in bytes; None if it varies."""
 
     immutable: bool = False
-    """Nobody changes what `deserialize` gives: the same object may be given to several."""
+    """Callers never modify what `deserialize` returns: the same object may go to several."""
 
     uses_headers: bool = False
-    """Are the two methods with headers other than those without?"""
+    """True if a method with headers is overridden."""
 
     def __init_subclass__(cls) -> None:
-        """A `to_bytes` of a subclass of String counts with a topic as well."""
+        """With a topic, too, a `to_bytes` of a subclass of String wins."""
         own = vars(cls)
         if "to_bytes" in own and "serialize" not in own:
             cls.serialize = Serde.serialize  # type: ignore[method-assign]
@@ -68,12 +68,21 @@ class Serde(Generic[T]):
     def deserialize_batch(
         self, topic: str, data: Sequence[bytes | None]
     ) -> Sequence[T | None] | None:
-        """The same as `deserialize` of each, where a format reads many values faster than one by
-        one. None: it does not, or one of them can't be read."""
+        """`deserialize` for many values, for formats that are faster at it than one by one. None:
+        this format is not, or a value can't be read."""
         return None
 
+    def deserialize_each(self, topic: str, data: Sequence[bytes]) -> Sequence[T]:
+        """`deserialize` for many values of a store."""
+        return [cast(T, self.deserialize(topic, datum)) for datum in data]
+
+    def serialize_batch(self, topic: str, values: Sequence[T | None]) -> Sequence[bytes | None]:
+        """`serialize` for many values, for formats that are faster at it than one by one. The
+        result may be an array of Arrow's."""
+        return [self.serialize(topic, value) for value in values]
+
     def to_bytes(self, value: T, /) -> bytes:
-        """Never called with None. SerializationError for a value that has no bytes."""
+        """Never called with None. SerializationError for a value that can't be written."""
         raise NotImplementedError(f"{type(self).__name__} has neither to_bytes nor serialize")
 
     def from_bytes(self, data: bytes, /) -> T:
@@ -81,16 +90,16 @@ class Serde(Generic[T]):
         raise NotImplementedError(f"{type(self).__name__} has neither from_bytes nor deserialize")
 
     def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> Serde[T]:
-        """For keys or for values, with the settings of the client; what was given before wins."""
+        """This serde for keys or for values, with the client's settings; its own settings win."""
         return self
 
     @staticmethod
     def of(to_bytes: Callable[[T], bytes], from_bytes: Callable[[bytes], T]) -> Serde[T]:
-        return Callables(to_bytes, from_bytes)
+        return CallableSerde(to_bytes, from_bytes)
 
 
-class Callables(Serde[T]):
-    """What `Serde.of` gives."""
+class CallableSerde(Serde[T]):
+    """The serde that `Serde.of` returns."""
 
     def __init__(self, to_bytes: Callable[[T], bytes], from_bytes: Callable[[bytes], T]) -> None:
         self.to_bytes = to_bytes  # type: ignore[method-assign]
@@ -98,15 +107,15 @@ class Callables(Serde[T]):
 
 
 def is_infrastructure(error: Exception) -> bool:
-    """Did something fail that has nothing to do with the record: a registry, a missing package?
+    """True if the failure is not the record's: a registry is down, a package is missing.
 
     A handler that skips records that can't be read must not skip these.
     """
-    return isinstance(error, KafkaError | RegistryError | ImportError)
+    return isinstance(error, KafkaError | SchemaRegistryError | ImportError)
 
 
-# The formats of Kafka's Serdes. Bytes and String have all four methods: half of all serdes are
-# one of them, and another call would take as long again as what they do.
+# The formats of Kafka's Serdes. Bytes and String have all four methods, because half of all serdes
+# are one of them, and another call would take as long as what they do.
 
 
 class Bytes(Serde[bytes]):
@@ -139,7 +148,7 @@ class String(Serde[str]):
         return None if data is None else data.decode()
 
 
-class Number(Serde[T]):
+class NumberSerde(Serde[T]):
     """`form` is the format, in struct's letters."""
 
     form: str
@@ -147,7 +156,7 @@ class Number(Serde[T]):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "form" in vars(cls):
-            # Closures, because looking up the struct by `self` takes as long as packing a number.
+            # Closures, because a lookup of the struct by `self` takes as long as packing a number.
             number = struct.Struct(cls.form)
             cls.fixed_bytes = number.size
             cls.to_bytes, cls.from_bytes = _packing(number)  # type: ignore[method-assign]
@@ -170,28 +179,28 @@ def _packing(number: struct.Struct) -> tuple[Any, Any]:
     return staticmethod(to_bytes), staticmethod(from_bytes)
 
 
-class Short(Number[int]):
+class Short(NumberSerde[int]):
     form = ">h"
 
 
-class Int(Number[int]):
+class Int(NumberSerde[int]):
     form = ">i"
 
 
-class Long(Number[int]):
+class Long(NumberSerde[int]):
     form = ">q"
 
 
-class Float(Number[float]):
+class Float(NumberSerde[float]):
     form = ">f"
 
 
-class Double(Number[float]):
+class Double(NumberSerde[float]):
     form = ">d"
 
 
 class Boolean(Serde[bool]):
-    # Of one byte, but Kafka's list format does not count it among those of fixed size.
+    # One byte, but Kafka's list format does not count it among those of fixed size.
 
     @staticmethod
     def to_bytes(value: bool) -> bytes:
@@ -217,7 +226,7 @@ class Uuid(Serde[uuid.UUID]):
 
 
 class Json(Serde[T]):
-    """JSON text. With a dataclass: its fields; names that it does not have are passed over.
+    """JSON text. With a dataclass: its fields; unknown names are skipped.
 
     Fields may be dataclasses themselves, lists and dicts of them, times, UUIDs and enums. NaN and
     infinity become null, because JSON has no such numbers.
@@ -227,7 +236,7 @@ class Json(Serde[T]):
 
     def __init__(self, of: type[T] | None = None) -> None:
         self.type = of
-        self._make = None if of is None else maker(of)
+        self._make = None if of is None else json_maker(of)
 
     def from_bytes(self, data: bytes, /) -> T:
         value = read_json(data)

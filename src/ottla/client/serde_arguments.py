@@ -1,4 +1,4 @@
-"""What a client takes for `key=` and `value=`: a Serde, a type, or one callable."""
+"""What a client accepts as `key=` and `value=`: a Serde, a type, or one callable."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ottla.client.serde import (
 T = TypeVar("T")
 
 ToBytes = Serde[T] | type[T] | Callable[[T], bytes]
-"""What a producer takes for a serde."""
+"""What a producer accepts as a serde."""
 FromBytes = Serde[T] | type[T] | Callable[[bytes], T]
-"""What a consumer takes for a serde."""
+"""What a consumer accepts as a serde."""
 
 Serializer = Callable[[Any], bytes]
 Deserializer = Callable[[bytes], Any]
 Serdes = tuple[Serde[Any], Serde[Any]]
-"""Of the key and of the value."""
+"""The serdes of key and value."""
 
 WORDS: Final[dict[str, Serde[Any]]] = {
     "bytes": BYTES,
@@ -60,7 +60,7 @@ _OF_TYPE: Final[dict[type, Serde[Any]]] = {
 
 
 def writing_serdes(key: Any, value: Any, settings: Mapping[str, Any]) -> Serdes:
-    """A producer's: a callable writes."""
+    """A producer's serdes: a callable serializes."""
     return (
         _serde_of(key, _of_serializer).configured(settings, is_key=True),
         _serde_of(value, _of_serializer).configured(settings, is_key=False),
@@ -68,7 +68,7 @@ def writing_serdes(key: Any, value: Any, settings: Mapping[str, Any]) -> Serdes:
 
 
 def reading_serdes(key: Any, value: Any, settings: Mapping[str, Any]) -> Serdes:
-    """A consumer's: a callable reads."""
+    """A consumer's serdes: a callable deserializes."""
     return (
         _serde_of(key, _of_deserializer).configured(settings, is_key=True),
         _serde_of(value, _of_deserializer).configured(settings, is_key=False),
@@ -76,14 +76,14 @@ def reading_serdes(key: Any, value: Any, settings: Mapping[str, Any]) -> Serdes:
 
 
 def serializers_of(serdes: Serdes) -> tuple[Serializer, Serializer] | None:
-    """`to_bytes` of both, which a producer calls quicker; None if one has to see the topic."""
+    """`to_bytes` of both, for a shorter call; None if one needs the topic."""
     if any(_sees_topic(serde, "to_bytes", "serialize") for serde in serdes):
         return None
     return serdes[0].to_bytes, serdes[1].to_bytes
 
 
 def deserializers_of(serdes: Serdes) -> tuple[Deserializer, Deserializer] | None:
-    """`from_bytes` of both, which a consumer calls quicker; None if one has to see the topic."""
+    """`from_bytes` of both, for a shorter call; None if one needs the topic."""
     if any(_sees_topic(serde, "from_bytes", "deserialize") for serde in serdes):
         return None
     return serdes[0].from_bytes, serdes[1].from_bytes
@@ -103,7 +103,7 @@ def serialized(
 def not_serializable(
     topic: str, serializers: tuple[Serializer, Serializer], key: Any, value: Any
 ) -> TypeError:
-    """What to say of a key or a value of which the producer's serdes make no bytes."""
+    """The error for a key or a value that the producer's serdes can't serialize."""
     of_value = serializers[1]
     side, given = ("key", key) if _makes_bytes(of_value, value) else ("value", value)
     kind = type(given)
@@ -123,10 +123,10 @@ def _makes_bytes(serialize: Serializer, given: Any) -> bool:
 
 
 def _sees_topic(serde: Serde[Any], plain: str, method: str) -> bool:
-    """Has the serde to be called by `method` or its kin with headers, in place of `plain`?
+    """Must the serde be called by `method` (or its variant with headers), not by `plain`?
 
-    A subclass of String with a `serialize` of its own inherits String's `to_bytes`, which must not
-    be called in its place. So the first class that defines one of them decides.
+    A subclass of String with its own `serialize` inherits String's `to_bytes`, which must not be
+    called in its place. So the first class that defines one of them decides.
     """
     if serde.uses_headers:
         return True
@@ -143,7 +143,7 @@ def _serde_of(of: Any, from_callable: Callable[[Any], Serde[Any]]) -> Serde[Any]
         return of
     if isinstance(of, type):
         if of not in _OF_TYPE:
-            known = ", ".join(each.__name__ for each in _OF_TYPE)
+            known = ", ".join(known_type.__name__ for known_type in _OF_TYPE)
             raise TypeError(f"no serde for {of.__name__}; give one of {known}, or a Serde")
         return _OF_TYPE[of]
     if callable(of):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 class SerializationError(ValueError):
-    """Bytes that are no such value, or a value that has no such bytes.
+    """A value that can't be written, or bytes that can't be read.
 
-    `schema` names the schema, if one was named: "schema id 7".
+    `schema` is the schema that the bytes name, if any: "schema id 7".
     """
 
     def __init__(self, message: str, schema: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The names of the settings of Kafka's clients, to guess what somebody meant by another one."""
+"""The names of the settings of Kafka's clients, for suggestions when a name is misspelled."""
 
 from __future__ import annotations
 

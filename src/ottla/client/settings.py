@@ -1,7 +1,7 @@
-"""Settings by the names that Kafka's own clients know, as librdkafka wants them.
+"""Translates settings with the names of Kafka's own clients for librdkafka.
 
-Most names are the same. Some differ, some mean nothing without a JVM, and librdkafka refuses what
-it does not know where Kafka warns: `client_with` drops such a setting with a warning.
+Most names are the same. Some differ, some have no meaning without a JVM. librdkafka refuses unknown
+settings where Kafka warns: `client_with` drops them with a warning.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 
 import confluent_kafka
 
-from ottla.client.bootstrap_servers import parse_servers
+from ottla.client.bootstrap_servers import parse_bootstrap_servers
 from ottla.client.delivery import Setting
-from ottla.client.failures import failure_of
+from ottla.client.kafka_errors import kafka_error_of
 from ottla.client.security import for_librdkafka, is_security, login_of, refused_login
 from ottla.client.serdes.serde_settings import is_serde_setting
 from ottla.client.setting_names import KAFKA_SETTINGS
@@ -30,9 +30,10 @@ LOG_LEVEL: Final = (
 )
 
 REPEAT_S: Final = 30.0
-RECENT_S: Final = 60.0  # how long a trouble may be the reason of a timeout
+RECENT_S: Final = 60.0  # how long an error may explain a later timeout
 TRIED_AGAIN: Final = "; is the broker running there? It is tried again."
 TROUBLES_MAX: Final = 100
+BOOTSTRAP: Final = "bootstrap"  # librdkafka's node id of a bootstrap server
 
 _Client = TypeVar("_Client")
 
@@ -83,14 +84,14 @@ WITHOUT_KERBEROS: Final = (
 _UNKNOWN: Final = re.compile(r'No such configuration property: "([^"]+)"')
 
 
-def translate(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Java's settings as librdkafka's. What librdkafka calls by its own name passes unchanged."""
+def librdkafka_settings(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """Java's settings as librdkafka's. librdkafka's own names pass unchanged."""
     translated: dict[str, Any] = {}
     for name, value in settings.items():
         if name in _WITHOUT_MEANING or is_security(name) or is_serde_setting(name):
             continue
         if name == "partition.assignment.strategy":
-            translated[name] = ",".join(_assignor(each) for each in str(value).split(","))
+            translated[name] = ",".join(_assignor(assignor) for assignor in str(value).split(","))
         elif name == "max.request.size":
             translated["message.max.bytes"] = value
         else:
@@ -106,37 +107,37 @@ def _assignor(name: str) -> str:
 
 def client_with(make: Callable[[dict[str, Any]], _Client], settings: Mapping[str, Any]) -> _Client:
     """`make(settings)`, without the settings that librdkafka does not know."""
-    kept = dict(settings)
-    if "bootstrap.servers" in kept:
-        parse_servers(str(kept["bootstrap.servers"]))  # librdkafka takes port 9092 for granted
-    if "oauth_cb" in kept:
-        # librdkafka waits ten seconds for the first token and then does not say why there is none.
-        kept["oauth_cb"]("")
+    remaining = dict(settings)
+    if "bootstrap.servers" in remaining:  # checked, because librdkafka adds port 9092 silently
+        parse_bootstrap_servers(str(remaining["bootstrap.servers"]))
+    if "oauth_cb" in remaining:
+        # librdkafka waits ten seconds for the first token, and then does not say why there is none.
+        remaining["oauth_cb"]("")
     while True:
         try:
-            return make(kept)
+            return make(remaining)
         except confluent_kafka.KafkaException as error:
-            failure = failure_of(error)
+            failure = kafka_error_of(error)
             if "No provider for SASL mechanism GSSAPI" in str(failure):
                 raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, WITHOUT_KERBEROS) from None
             unknown = _UNKNOWN.search(str(failure))
-            if unknown is None or unknown[1] not in kept:
+            if unknown is None or unknown[1] not in remaining:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(failure)) from None
             hint = did_you_mean(unknown[1], KAFKA_SETTINGS)
-            log.warning("the setting %s is not known and not used%s", unknown[1], hint)
-            del kept[unknown[1]]
+            log.warning("Ignoring unknown setting %s%s", unknown[1], hint)
+            del remaining[unknown[1]]
 
 
 _UNREACHABLE: Final = re.compile(
-    r"(?:\w+://)?(\S+?)/\w+: (?:Connect to \S+ failed: (.+)|Failed to resolve '\S+': (.+))"
+    r"(?:\w+://)?(\S+?)/(\w+): (?:Connect to \S+ failed: (.+)|Failed to resolve '\S+': (.+))"
 )
 
 
 class ConnectionErrors:
-    """Errors of connections, which librdkafka retries by itself: each is logged once in a while.
+    """Connection errors, which librdkafka retries by itself: each is logged once in a while.
 
-    A login that a broker has refused is more than that: as in Kafka's own clients, whoever polls or
-    sends next gets it (`check`). Trying again may help, if the operator does something about it.
+    A login that a broker refuses is raised to the next caller that polls or sends (`check`), as in
+    Kafka's own clients. A retry may succeed, if the operator repairs something.
     """
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
@@ -144,33 +145,38 @@ class ConnectionErrors:
         self._logged_at: dict[str, float] = {}
         self._refused: KafkaError | None = None
         self._last, self._last_at = "", 0.0
+        self._last_is_bootstrap = False
         self.all_down = False
-        """No broker can be reached, as far as is known."""
+        """True if no broker can be reached, as far as is known."""
 
-    def tell(self, error: confluent_kafka.KafkaError) -> None:
+    def on_error(self, error: confluent_kafka.KafkaError) -> None:
         trouble = error.str().partition(" (after ")[0]
         all_down = error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
         self.all_down = self.all_down or all_down
         if all_down and self._last:
-            return  # each of them has its warning already
+            return  # each broker has had its own warning
         unreachable = _UNREACHABLE.match(trouble)
         if unreachable is not None:
-            address, why = unreachable[1], (unreachable[2] or unreachable[3]).rstrip(": ")
+            address, why = unreachable[1], (unreachable[3] or unreachable[4]).rstrip(": ")
             trouble = f"cannot reach {address}: {why}{TRIED_AGAIN}"
         if error.code() == confluent_kafka.KafkaError._AUTHENTICATION:
             self._refused = self._in_words(trouble)
             trouble = str(self._refused)
         now = time.monotonic()
         self._last, self._last_at = trouble, now
+        self._last_is_bootstrap = unreachable is not None and unreachable[2] == BOOTSTRAP
         if now - self._logged_at.get(trouble, -REPEAT_S) >= REPEAT_S:
             self._logged_at = {trouble: now, **dict(list(self._logged_at.items())[:TROUBLES_MAX])}
             self._logged_at[trouble] = now
             log.warning("%s", trouble)
 
-    def because(self) -> str:
-        """`: cannot reach localhost:9092 ...`: the last trouble, for an error about a timeout."""
+    def reason(self) -> str:
+        """`: cannot reach localhost:9092 ...`: the last error, as the reason of a timeout. A
+        bootstrap server that is down is no reason while another one answers."""
         recent = self._last and time.monotonic() - self._last_at < RECENT_S
-        return f": {self._last.removesuffix(TRIED_AGAIN)}" if recent else ""
+        if not recent or (self._last_is_bootstrap and not self.all_down):
+            return ""
+        return f": {self._last.removesuffix(TRIED_AGAIN)}"
 
     def check(self) -> None:
         """Raise a refused login, once."""
@@ -179,9 +185,9 @@ class ConnectionErrors:
             raise refused
 
     def _in_words(self, trouble: str) -> KafkaError:
-        """`sasl_ssl://host:9093/1: SASL authentication error: ...` in the words of our lines."""
-        place, _, why = trouble.partition(": SASL authentication error: ")
-        address = place.partition("://")[2].partition("/")[0]
+        """`sasl_ssl://host:9093/1: SASL authentication error: ...` in our connections' words."""
+        broker, _, why = trouble.partition(": SASL authentication error: ")
+        address = broker.partition("://")[2].partition("/")[0]
         login = login_of(self._settings) if address and why else None
         if login is None:
             return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, trouble)

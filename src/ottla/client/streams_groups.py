@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071): who is in them, and which tasks they run."""
+"""Streams groups (KIP-1071): their members, tasks and topologies."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from ottla.client.describing import GroupDescription, Member
-from ottla.client.groups import Groups, Listings
+from ottla.client.admin_session import AdminSession
+from ottla.client.group_descriptions import GroupDescription, MemberDescription
+from ottla.client.groups import GroupAdmin, Listings
 from ottla.client.protocol.connection import Node
 from ottla.client.protocol.coordinators import KeyType, by_coordinator
-from ottla.client.protocol.retries import COORDINATOR_RETRIABLE, patiently
+from ottla.client.protocol.retries import COORDINATOR_RETRIABLE, with_retries
 from ottla.client.record import TopicPartition
-from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import streams_group_describe as wire
@@ -22,7 +22,7 @@ ASSIGNOR = "sticky"
 
 @dataclass(slots=True, frozen=True)
 class StreamsGroupDescription:
-    """`group` is what the coordinator answered."""
+    """`group` is the coordinator's answer."""
 
     group: wire.DescribedGroup
     coordinator: Node
@@ -32,10 +32,13 @@ class StreamsGroupDescription:
         topology = self.group.topology
         found = [] if topology is None else topology.subtopologies or []
         return {
-            each.subtopology_id: sorted(
-                {*each.source_topics, *(topic.name for topic in each.repartition_source_topics)}
+            subtopology.subtopology_id: sorted(
+                {
+                    *subtopology.source_topics,
+                    *(topic.name for topic in subtopology.repartition_source_topics),
+                }
             )
-            for each in found
+            for subtopology in found
         }
 
     def internal_topics(self) -> list[str]:
@@ -44,13 +47,16 @@ class StreamsGroupDescription:
         return sorted(
             {
                 topic.name
-                for each in found
-                for topic in (*each.repartition_source_topics, *each.state_changelog_topics)
+                for subtopology in found
+                for topic in (
+                    *subtopology.repartition_source_topics,
+                    *subtopology.state_changelog_topics,
+                )
             }
         )
 
     def as_group(self) -> GroupDescription:
-        """As groups of all types are described: an active task reads partitions."""
+        """In the form of all group types: an active task reads partitions."""
         sources = self.sources()
         return GroupDescription(
             self.group.group_id,
@@ -64,10 +70,10 @@ class StreamsGroupDescription:
         )
 
 
-def _member(member: wire.Member, sources: dict[str, list[str]]) -> Member:
+def _member(member: wire.Member, sources: dict[str, list[str]]) -> MemberDescription:
     assert member.assignment is not None
     assert member.target_assignment is not None
-    return Member(
+    return MemberDescription(
         member.member_id,
         member.client_id,
         member.client_host,
@@ -91,27 +97,27 @@ def _read_by(
     )
 
 
-class StreamsGroups:
-    def __init__(self, session: Session) -> None:
+class StreamsGroupAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def list(self, *, states: Iterable[str] = ()) -> Listings:
-        groups = Groups(self._session).list_all(states=states, types=["streams"])
-        return [each for each in groups if each.type == "Streams"]
+        groups = GroupAdmin(self._session).list_all(states=states, types=["streams"])
+        return [group for group in groups if group.type == "Streams"]
 
     def describe(self, *names: str) -> dict[str, StreamsGroupDescription | KafkaError]:
-        """For each streams group its description, or why there is none."""
+        """For each streams group its description, or the error."""
         session = self._session
         results: dict[str, StreamsGroupDescription | KafkaError] = {}
         for node_id, group in by_coordinator(session, KeyType.GROUP, names).items():
-            node = session.lines.nodes()[node_id]
-            results |= patiently(session.timeout_s, partial(self._describe_on, node, group))
+            node = session.connections.nodes()[node_id]
+            results |= with_retries(session.timeout_s, partial(self._describe_on, node, group))
         return {name: results[name] for name in names}
 
     def _describe_on(
         self, node: Node, names: Iterable[str]
     ) -> dict[str, StreamsGroupDescription | KafkaError]:
-        answer = self._session.lines.call(
+        answer = self._session.connections.call(
             wire.StreamsGroupDescribeRequest([*names]),
             ApiKey.STREAMS_GROUP_DESCRIBE,
             wire.StreamsGroupDescribeResponse,

@@ -1,8 +1,8 @@
 """A client's TLS by Kafka's names, and by librdkafka's where these differ.
 
-PEM files, PEM text (KIP-651) and PKCS12 are read where brokers read theirs (net/keystores.py). A
-KafkaError(INVALID_CONFIG) says which property is wrong and on which machine a file was looked for,
-which Spark chooses; it never repeats a password or a key.
+PEM files, PEM text (KIP-651) and PKCS12 are read by the same code as a broker's stores
+(net/keystores.py). A KafkaError(INVALID_CONFIG) names the property, and the machine on which a file
+was missing, because Spark chooses it; it never repeats a password or a key.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ H2: Final = ("h2", "http/1.1")
 
 
 def client_context(settings: Mapping[str, Setting]) -> ssl.SSLContext:
-    """What a client's handshakes go by."""
+    """The TLS context of a client's connections."""
     try:
         context = _identity(settings).client_context()
     except ConfigError as error:
         raise _named(error) from None
-    # Java and librdkafka trust whatever a truststore holds, whoever signed it, and take authorities
-    # without the extensions that Python asks for since 3.13.
+    # Java and librdkafka trust every certificate of a truststore, whoever signed it, and accept CAs
+    # without the extensions that Python demands since 3.13.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if text(settings, "enable.ssl.certificate.verification").lower() == "false":
@@ -39,7 +39,7 @@ def client_context(settings: Mapping[str, Setting]) -> ssl.SSLContext:
 
 
 def http_context(settings: Mapping[str, Setting]) -> ssl.SSLContext:
-    """What a REST server's handshakes go by."""
+    """The TLS context of a REST server."""
     if not tls_settings(settings).keystore.given:
         raise wrong(
             "https needs a certificate and its key: ssl.keystore.location (a PEM file with both),"
@@ -54,8 +54,8 @@ def http_context(settings: Mapping[str, Setting]) -> ssl.SSLContext:
 
 
 def for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """The same stores in librdkafka's words. It reads PKCS12 keystores itself, no other kind of
-    store but PEM, and its own names pass as they are."""
+    """The same stores for librdkafka. It reads PKCS12 keystores itself, but otherwise only PEM; its
+    own names pass unchanged."""
     said: dict[str, Any] = {
         name: settings[name]
         for name in ("ssl.cipher.suites", "enable.ssl.certificate.verification")

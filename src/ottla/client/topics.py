@@ -1,4 +1,4 @@
-"""Topics: create, delete, describe, grow."""
+"""Topics: create, delete, describe, add partitions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, Final
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]
 
+from ottla.client.admin_session import AdminSession
 from ottla.client.protocol.connection import check
-from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import ZERO_UUID
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -23,7 +24,6 @@ from ottla.wire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from ottla.wire.primitives import ZERO_UUID
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 PARTITIONS_PER_RESPONSE: Final = 2000
@@ -31,7 +31,7 @@ PARTITIONS_PER_RESPONSE: Final = 2000
 
 @dataclass(slots=True, frozen=True)
 class NewTopic:
-    """A wish. None means the broker's default."""
+    """A topic to create. None means the broker's default."""
 
     name: str
     partitions: int | None = None
@@ -60,14 +60,14 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
 
-class Topics:
-    def __init__(self, session: Session) -> None:
+class TopicAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def names(self, *, internal: bool = True) -> list[str]:
         session = self._session
         found = session.call(session.librdkafka.list_topics, timeout=session.timeout_s)
-        return sorted(each for each in found.topics if internal or each not in INTERNAL)
+        return sorted(topic for topic in found.topics if internal or topic not in INTERNAL)
 
     def create(
         self,
@@ -79,21 +79,21 @@ class Topics:
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        assignment = tuple(tuple(each) for each in replicas)
-        wish = NewTopic(name, partitions, replication_factor, assignment, configs or {})
-        result = self.create_all([wish], validate_only=validate_only)[name]
+        assignment = tuple(tuple(broker_ids) for broker_ids in replicas)
+        new_topic = NewTopic(name, partitions, replication_factor, assignment, configs or {})
+        result = self.create_all([new_topic], validate_only=validate_only)[name]
         if result is not None:
             raise result
 
     def create_all(
-        self, wishes: Iterable[NewTopic], *, validate_only: bool = False
+        self, new_topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, KafkaError | None]:
         """For each topic None, or why it could not be created."""
         session = self._session
-        news = [_as_librdkafka(each) for each in wishes]
+        created = [_as_librdkafka(topic) for topic in new_topics]
         futures = session.call(
             session.librdkafka.create_topics,
-            news,
+            created,
             validate_only=validate_only,
             request_timeout=session.timeout_s,
         )
@@ -108,24 +108,24 @@ class Topics:
         return session.wait_each(futures, api_key=ApiKey.DELETE_TOPICS)
 
     def grow(self, name: str, partitions: int, replicas: Iterable[Iterable[int]] = ()) -> None:
-        """Give the topic `partitions` partitions in all; `replicas` are those of the new ones."""
+        """Add partitions, up to `partitions` in all; `replicas` are those of the new ones."""
         session = self._session
-        assignment = [list(each) for each in replicas]
-        wish = (
+        assignment = [list(broker_ids) for broker_ids in replicas]
+        growth = (
             NewPartitions(name, partitions, assignment)
             if assignment
             else NewPartitions(name, partitions)
         )
         futures = session.call(
-            session.librdkafka.create_partitions, [wish], request_timeout=session.timeout_s
+            session.librdkafka.create_partitions, [growth], request_timeout=session.timeout_s
         )
         session.wait(futures[name])
 
     def describe(
         self, *names: str, partitions_per_response: int = PARTITIONS_PER_RESPONSE
     ) -> dict[str, TopicDescription | KafkaError]:
-        """For each topic its description, or why there is none."""
-        if ApiKey.DESCRIBE_TOPIC_PARTITIONS in self._session.lines.first.versions:
+        """For each topic its description, or the error."""
+        if ApiKey.DESCRIBE_TOPIC_PARTITIONS in self._session.connections.first.versions:
             return self._describe(names, partitions_per_response)
         return self._describe_by_metadata(names)
 
@@ -134,7 +134,7 @@ class Topics:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(topic_id=topic_id)], allow_auto_topic_creation=False
         )
-        answer = self._session.lines.call(request, ApiKey.METADATA, MetadataResponse)
+        answer = self._session.connections.call(request, ApiKey.METADATA, MetadataResponse)
         for topic in answer.topics:
             check(topic.error_code, "", ApiKey.METADATA, topic.name or "")
             if topic.name is not None:
@@ -146,11 +146,11 @@ class Topics:
     ) -> dict[str, TopicDescription | KafkaError]:
         results: dict[str, TopicDescription | KafkaError] = {}
         request = DescribeTopicPartitionsRequest(
-            topics=[TopicRequest(each) for each in sorted(set(names))],
+            topics=[TopicRequest(name) for name in sorted(set(names))],
             response_partition_limit=limit,
         )
-        while True:  # each answer brings at least one partition, or the cursor is None
-            answer = self._session.lines.call(
+        while True:  # each response adds a partition, or its cursor is None
+            answer = self._session.connections.call(
                 request, ApiKey.DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsResponse
             )
             for topic in answer.topics:
@@ -163,10 +163,10 @@ class Topics:
         self, names: Iterable[str]
     ) -> dict[str, TopicDescription | KafkaError]:
         request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=each) for each in sorted(set(names))],
+            topics=[MetadataRequestTopic(name=name) for name in sorted(set(names))],
             allow_auto_topic_creation=False,
         )
-        answer = self._session.lines.call(request, ApiKey.METADATA, MetadataResponse)
+        answer = self._session.connections.call(request, ApiKey.METADATA, MetadataResponse)
         results: dict[str, TopicDescription | KafkaError] = {}
         for topic in answer.topics:
             _add(results, topic)
@@ -174,19 +174,19 @@ class Topics:
 
 
 def _add(results: dict[str, TopicDescription | KafkaError], topic: Any) -> None:
-    """A topic of either response; one that came in two answers is put together."""
+    """A topic of either response; the parts of a topic from two responses are joined."""
     name = topic.name or ""
     if topic.error_code:
         results[name] = KafkaError(ErrorCode(topic.error_code))
         return
     earlier = results.get(name)
     before = earlier.partitions if isinstance(earlier, TopicDescription) else ()
-    partitions = (*before, *(_partition(each) for each in topic.partitions))
+    partitions = (*before, *(_partition(partition) for partition in topic.partitions))
     results[name] = TopicDescription(
         name,
         topic.topic_id or ZERO_UUID,
         topic.is_internal,
-        tuple(sorted(partitions, key=lambda each: each.partition)),
+        tuple(sorted(partitions, key=lambda partition: partition.partition)),
     )
 
 
@@ -205,11 +205,13 @@ def _partition(found: Any) -> PartitionDescription:
     )
 
 
-def _as_librdkafka(wish: NewTopic) -> _NewTopic:
-    named: dict[str, Any] = {"config": dict(wish.configs)}
-    if wish.replicas:
-        named["replica_assignment"] = [list(each) for each in wish.replicas]
-        return _NewTopic(wish.name, len(wish.replicas), **named)
-    if wish.replication_factor is not None:
-        named["replication_factor"] = wish.replication_factor
-    return _NewTopic(wish.name, -1 if wish.partitions is None else wish.partitions, **named)
+def _as_librdkafka(new_topic: NewTopic) -> _NewTopic:
+    named: dict[str, Any] = {"config": dict(new_topic.configs)}
+    if new_topic.replicas:
+        named["replica_assignment"] = [list(broker_ids) for broker_ids in new_topic.replicas]
+        return _NewTopic(new_topic.name, len(new_topic.replicas), **named)
+    if new_topic.replication_factor is not None:
+        named["replication_factor"] = new_topic.replication_factor
+    return _NewTopic(
+        new_topic.name, -1 if new_topic.partitions is None else new_topic.partitions, **named
+    )

@@ -1,4 +1,4 @@
-"""Transactions: which there are, where they stand, and how to end one that hangs (KIP-664)."""
+"""Transactions: list, describe, and abort those that hang (KIP-664)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from ottla.client.admin_session import AdminSession
 from ottla.client.protocol.connection import check
 from ottla.client.protocol.coordinators import KeyType, by_coordinator, coordinators_of
-from ottla.client.protocol.retries import COORDINATOR_RETRIABLE, patiently
+from ottla.client.protocol.retries import COORDINATOR_RETRIABLE, with_retries
 from ottla.client.record import TopicPartition
-from ottla.client.session import Session
-from ottla.client.topics import TopicDescription, Topics
+from ottla.client.topics import TopicAdmin, TopicDescription
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_producers import (
@@ -39,10 +39,10 @@ from ottla.wire.messages.write_txn_markers import (
 )
 
 HANGING_AFTER_MS: Final = 15 * 60 * 1000  # the default of transaction.max.timeout.ms
-FENCE_TIMEOUT_MS: Final = 1  # of the transaction that nobody will begin
+FENCE_TIMEOUT_MS: Final = 1  # of the transaction that nobody begins
 NEVER: Final = -1
 
-# What shows that a coordinator still cares for a partition's transaction.
+# States in which a coordinator still takes care of its transaction.
 UNFINISHED: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 
 
@@ -56,7 +56,7 @@ class TransactionListing:
 
 @dataclass(slots=True, frozen=True)
 class TransactionDescription:
-    """`start_ms` is None while no transaction has begun."""
+    """`start_ms` is None until the first transaction begins."""
 
     transactional_id: str
     coordinator: int
@@ -70,7 +70,7 @@ class TransactionDescription:
 
 @dataclass(slots=True, frozen=True)
 class ActiveProducer:
-    """A producer that a partition remembers; `start_offset` is that of its open transaction."""
+    """A producer in a partition's state; `start_offset` is that of its open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -82,7 +82,7 @@ class ActiveProducer:
 
 @dataclass(slots=True, frozen=True)
 class HangingTransaction:
-    """Open in a partition's log, and no coordinator will ever end it."""
+    """Open in a partition's log, but unknown to every coordinator: nothing will end it."""
 
     partition: TopicPartition
     producer: ActiveProducer
@@ -94,11 +94,11 @@ Listings = list[TransactionListing]
 Hanging = list[HangingTransaction]
 Described = dict[str, TransactionDescription | KafkaError]
 Producers = dict[TopicPartition, list[ActiveProducer] | KafkaError]
-"""For each partition its producers, or why nobody can say."""
+"""For each partition its producers, or the error."""
 
 
-class Transactions:
-    def __init__(self, session: Session) -> None:
+class TransactionAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def list(
@@ -109,16 +109,16 @@ class Transactions:
         longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> Listings:
-        """All that the cluster's coordinators know, or those that match (KIP-994, KIP-1152)."""
+        """The transactions of all coordinators, or those that match (KIP-994, KIP-1152)."""
         request = ListTransactionsRequest([*states], [*producer_ids], longer_than_ms, pattern)
         found: Listings = []
-        for node_id in sorted(self._session.lines.nodes()):
+        for node_id in sorted(self._session.connections.nodes()):
             ask = partial(self._list_on, node_id, request)
-            found += patiently(self._session.timeout_s, ask)
+            found += with_retries(self._session.timeout_s, ask)
         return found
 
     def describe(self, *names: str) -> Described:
-        """For each transactional id where it stands, or why nobody knows."""
+        """For each transactional id its state, or the error."""
         results: Described = {}
         session = self._session
         for node_id, ids in by_coordinator(session, KeyType.TRANSACTION, names).items():
@@ -126,13 +126,13 @@ class Transactions:
             def ask(node_id: int = node_id, ids: Ids = ids) -> Described:
                 return self._describe_on(node_id, ids)
 
-            results |= patiently(session.timeout_s, ask)
+            results |= with_retries(session.timeout_s, ask)
         return results
 
     def producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> Producers:
-        """Who writes to partitions, as their leaders know it, or one broker's replica."""
+        """The producers of partitions, as their leaders or one broker's replicas know them."""
         results: Producers = {}
         wanted = list(partitions)
         if broker_id is not None:
@@ -149,7 +149,7 @@ class Transactions:
         producer_epoch: int,
         coordinator_epoch: int,
     ) -> None:
-        """Write the marker that aborts a transaction into one partition, as a coordinator would."""
+        """Write an abort marker into one partition, as a coordinator would."""
         session = self._session
 
         def attempt() -> None:
@@ -162,7 +162,7 @@ class Transactions:
             marker = WritableTxnMarker(
                 producer_id, producer_epoch, False, [topic], coordinator_epoch
             )
-            answer = session.lines.call(
+            answer = session.connections.call(
                 WriteTxnMarkersRequest([marker]),
                 ApiKey.WRITE_TXN_MARKERS,
                 WriteTxnMarkersResponse,
@@ -170,25 +170,25 @@ class Transactions:
             )
             for result in answer.markers:
                 for found in result.topics:
-                    for each in found.partitions:
-                        check(each.error_code, "", ApiKey.WRITE_TXN_MARKERS)
+                    for result_partition in found.partitions:
+                        check(result_partition.error_code, "", ApiKey.WRITE_TXN_MARKERS)
 
-        patiently(session.timeout_s, attempt)
+        with_retries(session.timeout_s, attempt)
 
     def terminate(self, transactional_id: str) -> None:
-        """Fence a transactional id: its open transaction is aborted, its producer can't go on."""
+        """Fence a transactional id: abort its open transaction, and stop its producer."""
         session = self._session
 
         def attempt() -> None:
             request = InitProducerIdRequest(transactional_id, FENCE_TIMEOUT_MS)
             kind = KeyType.TRANSACTION
             node_id = coordinators_of(session, kind, [transactional_id])[transactional_id]
-            answer = session.lines.call(
+            answer = session.connections.call(
                 request, ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse, node_id=node_id
             )
             check(answer.error_code, "", ApiKey.INIT_PRODUCER_ID, transactional_id)
 
-        patiently(session.timeout_s, attempt)
+        with_retries(session.timeout_s, attempt)
 
     def hanging(
         self,
@@ -198,30 +198,31 @@ class Transactions:
         older_than_ms: int = HANGING_AFTER_MS,
         now_ms: int | None = None,
     ) -> Hanging:
-        """Transactions open for longer than any may be, which no coordinator will end."""
+        """Open transactions that are too old and have no coordinator."""
         now_ms = int(time.time() * 1000) if now_ms is None else now_ms
         suspects = []
         for partition, found in self.producers(partitions, broker_id=broker_id).items():
             if isinstance(found, KafkaError):
                 raise found
             suspects += [
-                HangingTransaction(partition, each)
-                for each in found
-                if each.start_offset is not None and now_ms - each.last_timestamp_ms > older_than_ms
+                HangingTransaction(partition, producer)
+                for producer in found
+                if producer.start_offset is not None
+                and now_ms - producer.last_timestamp_ms > older_than_ms
             ]
-        cared_for = self._cared_for({each.producer.producer_id for each in suspects})
+        cared_for = self._cared_for({suspect.producer.producer_id for suspect in suspects})
         return [
-            each
-            for each in suspects
-            if each.partition not in cared_for.get(each.producer.producer_id, ())
+            suspect
+            for suspect in suspects
+            if suspect.partition not in cared_for.get(suspect.producer.producer_id, ())
         ]
 
     def _cared_for(self, producer_ids: Iterable[int]) -> dict[int, set[TopicPartition]]:
-        """For each producer the partitions that its coordinator has in a transaction."""
+        """The partitions that coordinators have in a transaction, by producer id."""
         wanted = sorted(producer_ids)
         if not wanted:
             return {}
-        owners = {each.transactional_id for each in self.list(producer_ids=wanted)}
+        owners = {listing.transactional_id for listing in self.list(producer_ids=wanted)}
         partitions: dict[int, set[TopicPartition]] = {}
         for found in self.describe(*owners).values():
             if isinstance(found, TransactionDescription) and found.state in UNFINISHED:
@@ -236,21 +237,21 @@ class Transactions:
         wanted = [*partitions]
         if not wanted:
             return {}
-        described = Topics(self._session).describe(*{each.topic for each in wanted})
+        described = TopicAdmin(self._session).describe(*{partition.topic for partition in wanted})
         leaders: dict[int, Partitions] = {}
-        for each in wanted:
-            topic = described[each.topic]
+        for partition in wanted:
+            topic = described[partition.topic]
             if isinstance(topic, TopicDescription):
                 known = {part.partition: part.leader for part in topic.partitions}
-                if known.get(each.partition, NEVER) >= 0:
-                    leaders.setdefault(known[each.partition], []).append(each)
+                if known.get(partition.partition, NEVER) >= 0:
+                    leaders.setdefault(known[partition.partition], []).append(partition)
                     continue
                 topic = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            failures[each] = topic
+            failures[partition] = topic
         return leaders
 
     def _list_on(self, node_id: int, request: ListTransactionsRequest) -> Listings:
-        answer = self._session.lines.call(
+        answer = self._session.connections.call(
             request, ApiKey.LIST_TRANSACTIONS, ListTransactionsResponse, node_id=node_id
         )
         if answer.error_code:
@@ -259,30 +260,31 @@ class Transactions:
             raise KafkaError(code, words)
         return [
             TransactionListing(
-                each.transactional_id, node_id, each.producer_id, each.transaction_state
+                state.transactional_id, node_id, state.producer_id, state.transaction_state
             )
-            for each in answer.transaction_states
+            for state in answer.transaction_states
         ]
 
     def _describe_on(self, node_id: int, ids: Ids) -> Described:
-        answer = self._session.lines.call(
+        answer = self._session.connections.call(
             DescribeTransactionsRequest(ids),
             ApiKey.DESCRIBE_TRANSACTIONS,
             DescribeTransactionsResponse,
             node_id=node_id,
         )
-        for each in answer.transaction_states:
-            if each.error_code in COORDINATOR_RETRIABLE:
-                raise KafkaError(ErrorCode(each.error_code))
+        for state in answer.transaction_states:
+            if state.error_code in COORDINATOR_RETRIABLE:
+                raise KafkaError(ErrorCode(state.error_code))
         return {
-            each.transactional_id: _description(each, node_id) for each in answer.transaction_states
+            state.transactional_id: _description(state, node_id)
+            for state in answer.transaction_states
         }
 
     def _producers_on(self, node_id: int, partitions: Partitions) -> Producers:
         topics: dict[str, list[int]] = {}
-        for each in partitions:
-            topics.setdefault(each.topic, []).append(each.partition)
-        answer = self._session.lines.call(
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        answer = self._session.connections.call(
             DescribeProducersRequest([TopicRequest(name, parts) for name, parts in topics.items()]),
             ApiKey.DESCRIBE_PRODUCERS,
             DescribeProducersResponse,
@@ -294,16 +296,16 @@ class Transactions:
                 if part.error_code
                 else [
                     ActiveProducer(
-                        each.producer_id,
-                        each.producer_epoch,
-                        each.last_sequence,
-                        each.last_timestamp,
-                        each.coordinator_epoch,
+                        producer.producer_id,
+                        producer.producer_epoch,
+                        producer.last_sequence,
+                        producer.last_timestamp,
+                        producer.coordinator_epoch,
                         None
-                        if each.current_txn_start_offset < 0
-                        else each.current_txn_start_offset,
+                        if producer.current_txn_start_offset < 0
+                        else producer.current_txn_start_offset,
                     )
-                    for each in part.active_producers
+                    for producer in part.active_producers
                 ]
             )
             for topic in answer.topics
@@ -324,6 +326,8 @@ def _description(found: TransactionState, node_id: int) -> TransactionDescriptio
         found.transaction_timeout,
         None if start_ms < 0 else start_ms,
         tuple(
-            TopicPartition(topic.topic, each) for topic in found.topics for each in topic.partitions
+            TopicPartition(topic.topic, partition)
+            for topic in found.topics
+            for partition in topic.partitions
         ),
     )

@@ -10,7 +10,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from ottla.client.session import Session
+from ottla.client.admin_session import AdminSession
 from ottla.errors import ErrorCode, KafkaError
 
 _MECHANISMS = {
@@ -20,12 +20,12 @@ _MECHANISMS = {
 _NAMES = {mechanism: name for name, mechanism in _MECHANISMS.items()}
 
 
-class Users:
-    def __init__(self, session: Session) -> None:
+class UserAdmin:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     def describe(self, *names: str) -> dict[str, dict[str, int]]:
-        """For each user (no name: all) the mechanisms with their iterations."""
+        """The mechanisms of these users (default: all), with their iterations."""
         session = self._session
         found = session.call(
             session.librdkafka.describe_user_scram_credentials,
@@ -62,8 +62,8 @@ class Users:
 
 def _of(description: object) -> dict[str, int]:
     infos = getattr(description, "scram_credential_infos", ())
-    return {_NAMES[each.mechanism]: each.iterations for each in infos}
+    return {_NAMES[info.mechanism]: info.iterations for info in infos}
 
 
 def _all(descriptions: dict[str, object]) -> dict[str, dict[str, int]]:
-    return {name: _of(each) for name, each in descriptions.items()}
+    return {name: _of(description) for name, description in descriptions.items()}

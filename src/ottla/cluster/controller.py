@@ -1,9 +1,9 @@
-"""The controller: the one broker that decides on topics, and on who leads.
+"""The controller: the one broker that decides on topics and elects partition leaders.
 
-It holds one key, and counts up an epoch when it takes it; with every commit the epoch is checked,
-so that a controller of old, which has not noticed yet that it is none any more, changes nothing.
-It remembers nothing that a new controller would need: whatever is left to do can be seen in the
-image (`settle`).
+It holds an ephemeral key, and raises the controller epoch when it takes it. Every commit checks
+that epoch, which fences a former controller that has not noticed the loss of its key yet. The
+controller has no state that its successor would need: the image shows what is left to do
+(`reconcile`).
 """
 
 from __future__ import annotations
@@ -13,228 +13,236 @@ import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ottla.cluster import decisions, layout
-from ottla.cluster import decisions_elections as elections
-from ottla.cluster import decisions_reassignment as reassignment
-from ottla.cluster.commits import WRITES_AT_ONCE_MAX, Commits, Decision, Result
-from ottla.cluster.decisions import Dice, NewTopic
-from ottla.cluster.decisions_elections import Election
-from ottla.cluster.decisions_reassignment import Target
-from ottla.cluster.image import Image, Topic
-from ottla.cluster.membership import random_uuid
-from ottla.cluster.metadata import Metadata
+from ottla.cluster import layout, leader_election, reassignments, topics
+from ottla.cluster.cluster_membership import random_uuid
+from ottla.cluster.image import MetadataImage, TopicImage
+from ottla.cluster.leader_election import LeaderElectionType
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.metadata_writer import WRITES_AT_ONCE_MAX, Decision, MetadataWriter, Result
+from ottla.cluster.reassignments import TargetReplicas
 from ottla.cluster.store import (
-    Change,
     Check,
     Conflict,
     Delete,
-    Entry,
-    Hold,
+    EphemeralKey,
+    KeyChange,
     MetaStore,
-    StoreError,
+    MetaStoreError,
+    VersionedValue,
     Write,
 )
+from ottla.cluster.topics import RandomChoices, TopicSpec
 from ottla.config import ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 
-Charge = Callable[[str, int], None]
-"""Told of a topic and how many partitions are made or deleted, before they are; KafkaError refuses.
-Told again where a decision has to be made anew."""
-Place = tuple[str, int]
+MutationQuota = Callable[[str, int], None]
+"""Called with a topic and the count of partitions before these are created or deleted, and again
+when a decision is retried after a conflict; KafkaError refuses."""
+TopicPartition = tuple[str, int]
 
 log = logging.getLogger("ottla.cluster")
 
 
 class Controller:
-    """Creates, elects, moves and deletes, while it is the controller.
+    """Creates and deletes topics, elects leaders and reassigns partitions, while it is elected.
 
-    `config` gives the broker's configuration of this moment.
+    `config` returns the broker's current configuration.
     """
 
     def __init__(
         self,
         store: MetaStore,
-        metadata: Metadata,
-        commits: Commits,
+        metadata: MetadataCache,
+        writer: MetadataWriter,
         *,
         broker_id: int,
         config: Callable[[], ServerConfig],
-        dice: random.Random | None = None,
+        rng: random.Random | None = None,
         urandom: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._store = store
         self._metadata = metadata
-        self._commits = commits
+        self._writer = writer
         self._broker_id = broker_id
         self._config = config
-        self._dice = dice if dice is not None else random.Random()
+        self._rng = rng if rng is not None else random.Random()
         self._urandom = urandom
-        self._hold: Hold | None = None
+        self._ephemeral_key: EphemeralKey | None = None
         self._epoch = 0
         self._epoch_version = -1
-        self._seen: tuple[Image, bool] | None = None  # where nothing was left to be decided
+        # The last image that left nothing to do, and the unclean election setting at that time.
+        self._reconciled: tuple[MetadataImage, bool] | None = None
 
     @property
     def active(self) -> bool:
-        return self._hold is not None and not self._hold.lost.is_set()
+        return self._ephemeral_key is not None and not self._ephemeral_key.lost.is_set()
 
     @property
-    def overtaken(self) -> bool:
-        """The key is ours, and another broker has counted the epoch up since: one that lost its
-        session, and the key with it, between the two. Nothing that we decide is taken any more."""
+    def superseded(self) -> bool:
+        """True if this broker has the key, but another broker has raised the epoch since: one that
+        lost its session, and the key with it, between the two steps of its election. The epoch
+        check now fails all commits of this broker, so it must resign."""
         return self.active and self._metadata.image.controller_epoch > self._epoch
 
     async def elect(self, now_ms: int) -> bool:
         """Try to become the controller; False if another broker is."""
-        who = layout.dump({"version": 1, "brokerid": self._broker_id, "timestamp": str(now_ms)})
+        value = layout.dump({"version": 1, "brokerid": self._broker_id, "timestamp": str(now_ms)})
         try:
-            await self._clear_former()
-            hold = await self._store.hold(layout.CONTROLLER, who)
+            await self._delete_former_key()
+            ephemeral = await self._store.create_ephemeral(layout.CONTROLLER, value)
         except Conflict:
             return False
         try:
-            entry = await self._count_up()
+            # Raising the epoch fences the former controller, so it comes after taking the key: only
+            # the owner of the key may do that. The key alone fences nothing, because the former
+            # controller may not know yet that its session has expired.
+            entry = await self._raise_epoch()
         except BaseException:
-            await hold.release()
+            await ephemeral.release()
             raise
-        if entry is None:  # not ours any more, and another broker was faster
-            await hold.release()
+        if entry is None:  # the key was lost, and another broker was faster
+            await ephemeral.release()
             return False
-        self._hold = hold
+        self._ephemeral_key = ephemeral
         self._epoch = layout.load(entry)
         self._epoch_version = entry.version
-        self._seen = None
-        changes = [Change(layout.CONTROLLER, hold.entry), Change(layout.CONTROLLER_EPOCH, entry)]
+        self._reconciled = None
+        changes = [
+            KeyChange(layout.CONTROLLER, ephemeral.entry),
+            KeyChange(layout.CONTROLLER_EPOCH, entry),
+        ]
         self._metadata.apply(changes)
         return True
 
-    async def _clear_former(self) -> None:
-        """Remove the key if it is that of this broker's last process, whose session has not ended
-        yet: nobody else would for seconds, as the broker lives again."""
+    async def _delete_former_key(self) -> None:
+        """Delete the key if a former process of this broker left it: that session expires only
+        after seconds, and until then no other broker would take over."""
         entry = await self._store.get(layout.CONTROLLER)
         if entry is not None and layout.load(entry)["brokerid"] == self._broker_id:
             await self._store.delete(layout.CONTROLLER, version=entry.version)
 
-    async def _count_up(self) -> Entry | None:
+    async def _raise_epoch(self) -> VersionedValue | None:
         key = layout.CONTROLLER_EPOCH
         entry = await self._store.get(key)
         epoch = 1 if entry is None else layout.load(entry) + 1
         value = layout.dump(epoch)
         try:
             if entry is None:
-                return Entry(value, await self._store.create(key, value))
-            return Entry(value, await self._store.put(key, value, version=entry.version))
+                return VersionedValue(value, await self._store.create(key, value))
+            return VersionedValue(value, await self._store.put(key, value, version=entry.version))
         except Conflict:
             return None
 
     async def resign(self) -> None:
-        hold, self._hold = self._hold, None
-        if hold is not None:
-            await hold.release()
-            self._metadata.apply([Change(layout.CONTROLLER, None)])
+        ephemeral, self._ephemeral_key = self._ephemeral_key, None
+        if ephemeral is not None:
+            await ephemeral.release()
+            self._metadata.apply([KeyChange(layout.CONTROLLER, None)])
 
-    # What clients ask for
+    # Requests of clients
 
     async def create_topics(
         self,
-        wishes: Sequence[NewTopic],
+        specs: Sequence[TopicSpec],
         *,
         validate_only: bool = False,
-        charge: Charge | None = None,
-    ) -> dict[str, Topic | KafkaError]:
-        """Each topic as it is now, or why it could not be; names are different from each other."""
-        throws = {wish.name: self._throw() for wish in wishes}
+        charge: MutationQuota | None = None,
+    ) -> dict[str, TopicImage | KafkaError]:
+        """For each topic the created topic or the error. The names must be distinct."""
+        choices = {spec.name: self._random_choices() for spec in specs}
 
-        def decide(image: Image) -> tuple[list[Write], dict[str, Topic | KafkaError]]:
-            results: dict[str, Topic | KafkaError] = {}
+        def decide(image: MetadataImage) -> tuple[list[Write], dict[str, TopicImage | KafkaError]]:
+            results: dict[str, TopicImage | KafkaError] = {}
             writes: list[Write] = []
             partition_count = 0
-            for wish in wishes:
+            for spec in specs:
                 try:
-                    topic, more = decisions.create_topic(
-                        image, self._config(), wish, throws[wish.name]
+                    topic, more = topics.create_topic(
+                        image, self._config(), spec, choices[spec.name]
                     )
                     partition_count += len(topic.partitions)
-                    decisions.check_partition_total(partition_count)
+                    topics.check_partition_count(partition_count)
                     if charge is not None:
-                        charge(wish.name, len(topic.partitions))
+                        charge(spec.name, len(topic.partitions))
                 except KafkaError as error:
-                    results[wish.name] = error
+                    results[spec.name] = error
                 else:
-                    results[wish.name] = topic
+                    results[spec.name] = topic
                     writes.extend(more)
             return ([] if validate_only else writes), results
 
-        return await self._carry_out(decide)
+        return await self._commit_decision(decide)
 
     async def create_partitions(
         self,
         counts: Mapping[str, tuple[int, Sequence[Sequence[int]] | None]],
         *,
         validate_only: bool = False,
-        charge: Charge | None = None,
+        charge: MutationQuota | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Let topics grow: name -> (new count, replicas of the new ones or None)."""
-        throw = self._throw()
+        """Add partitions: name -> (new total count, replicas of the new partitions or None)."""
+        choices = self._random_choices()
 
-        def grow(image: Image, name: str) -> list[Write]:
+        def grow(image: MetadataImage, name: str) -> list[Write]:
             count, assignment = counts[name]
-            writes = decisions.create_partitions(image, name, count, assignment, throw)
+            writes = topics.create_partitions(image, name, count, assignment, choices)
             if charge is not None:
                 charge(name, count - len(image.topics[name].partitions))
             return writes
 
-        return await self._commits.for_each(
+        return await self._writer.commit_for_each(
             counts, grow, validate_only=validate_only, fence=self._fence
         )
 
     async def delete_topics(
-        self, names: Iterable[str], *, charge: Charge | None = None
+        self, names: Iterable[str], *, charge: MutationQuota | None = None
     ) -> dict[str, KafkaError | None]:
-        def delete(image: Image, name: str) -> list[Write]:
-            writes = decisions.delete_topic(image, name)
+        def delete(image: MetadataImage, name: str) -> list[Write]:
+            writes = topics.delete_topic(image, name)
             if charge is not None:
                 charge(name, len(image.topics[name].partitions))
             return writes
 
-        return await self._commits.for_each(names, delete, fence=self._fence)
+        return await self._writer.commit_for_each(names, delete, fence=self._fence)
 
     async def elect_leaders(
-        self, places: Iterable[Place], election: Election
-    ) -> dict[Place, KafkaError | None]:
-        """Elect leaders because somebody asks for it: None, or why not."""
+        self, partitions: Iterable[TopicPartition], election: LeaderElectionType
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elect leaders on request (ElectLeaders): None or the error of each partition."""
 
-        def elect(image: Image, place: Place) -> list[Write]:
-            return elections.elect(image, *place, election)
+        def elect(image: MetadataImage, partition: TopicPartition) -> list[Write]:
+            return leader_election.elect(image, *partition, election)
 
-        return await self._commits.for_each(places, elect, fence=self._fence)
+        return await self._writer.commit_for_each(partitions, elect, fence=self._fence)
 
     async def reassign(
         self,
-        targets: Mapping[str, Mapping[int, Target]],
+        targets: Mapping[str, Mapping[int, TargetReplicas]],
         *,
         allow_replication_factor_change: bool = True,
-    ) -> dict[Place, KafkaError | None]:
-        """Begin, change or cancel reassignments; what was begun goes on by `settle`."""
-        results: dict[Place, KafkaError | None] = {}
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Start, change or cancel reassignments; `reconcile` completes them."""
+        results: dict[TopicPartition, KafkaError | None] = {}
         for name, wanted in targets.items():
 
             def decide(
-                image: Image, name: str = name, wanted: Mapping[int, Target] = wanted
+                image: MetadataImage,
+                name: str = name,
+                wanted: Mapping[int, TargetReplicas] = wanted,
             ) -> tuple[list[Write], dict[int, KafkaError | None]]:
-                return reassignment.reassign(
+                return reassignments.reassign(
                     image,
                     name,
                     wanted,
                     allow_replication_factor_change=allow_replication_factor_change,
                 )
 
-            found = await self._carry_out(decide)
+            found = await self._commit_decision(decide)
             results |= {(name, index): error for index, error in found.items()}
         return results
 
     async def unregister(self, broker_id: int) -> None:
-        """Forget a broker that won't come back. One that lives registers anew, as in Kafka."""
+        """Unregister a broker that won't come back. A live broker registers again, as in Kafka."""
         epoch_key = layout.broker_epoch_key(broker_id)
         try:
             entry = await self._store.get(epoch_key)
@@ -244,79 +252,80 @@ class Controller:
             writes: list[Write] = [Delete(epoch_key, entry.version)]
             if broker_id in self._metadata.image.brokers:
                 writes = [Check(epoch_key, entry.version), Delete(layout.broker_key(broker_id), 0)]
-            await self._commits.commit(writes, self._fence)
-        except StoreError as error:
+            await self._writer.commit(writes, self._fence)
+        except MetaStoreError as error:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
-    # What the cluster asks for
+    # Reactions to changes of the cluster
 
-    async def settle(self) -> None:
-        """Decide on all that the newest image leaves to be decided.
+    async def reconcile(self) -> None:
+        """Elect leaders, shrink ISRs and complete reassignments as the newest image requires.
 
-        Looking twice does nothing the second time: only what has changed since is looked at.
+        Only topics that have changed since the last call are examined.
         """
-        unclean = elections.by_config(self._config())
-        while (image := self._metadata.image) is not self._looked_at():
-            for topic in self._changed(image):
-                if any(each.reassigning for each in topic.partitions):
-                    await self._carry_out(_completed(topic.name))
-            count = await self._commits.carry_out_each(
-                lambda now: elections.settle(now, unclean, self._changed(now)), self._fence
+        unclean = leader_election.unclean_by_config(self._config())
+        while (image := self._metadata.image) is not self._reconciled_image():
+            for topic in self._changed_topics(image):
+                if any(partition.reassigning for partition in topic.partitions):
+                    await self._commit_decision(_complete_in(topic.name))
+            count = await self._writer.commit_until_done(
+                lambda now: leader_election.reconcile(now, unclean, self._changed_topics(now)),
+                self._fence,
             )
             if count:
-                log.info("%d partitions have another leader or in-sync set", count)
-            self._seen = image, self._config().unclean_leader_election_enable
+                log.info("Changed the leader or the ISR of %d partitions", count)
+            self._reconciled = image, self._config().unclean_leader_election_enable
 
     async def rebalance(self) -> None:
-        """Give leadership back to preferred leaders, where too much of it is elsewhere."""
+        """Elect preferred leaders where the imbalance of a broker is above the limit."""
         percentage = self._config().leader_imbalance_per_broker_percentage
-        writes = elections.rebalance(self._metadata.image, percentage)
+        writes = leader_election.rebalance(self._metadata.image, percentage)
         if writes:
-            log.info("%d partitions go back to their preferred leaders", len(writes))
+            log.info("Starting preferred replica leader election for %d partitions", len(writes))
         for start in range(0, len(writes), WRITES_AT_ONCE_MAX):
             try:
                 chunk = writes[start : start + WRITES_AT_ONCE_MAX]
-                await self._commits.commit(chunk, self._fence)
-            except Conflict as conflict:  # the next round has another look
-                log.info("not rebalanced: %s", conflict)
+                await self._writer.commit(chunk, self._fence)
+            except Conflict as conflict:  # the next round tries again
+                log.info("Preferred replica leader election stopped: %s", conflict)
                 return
 
-    def _looked_at(self) -> Image | None:
-        return None if self._seen is None else self._seen[0]
+    def _reconciled_image(self) -> MetadataImage | None:
+        return None if self._reconciled is None else self._reconciled[0]
 
-    def _changed(self, image: Image) -> Iterable[Topic]:
-        """The topics of which something may have to be decided."""
-        if self._seen is None:
+    def _changed_topics(self, image: MetadataImage) -> Iterable[TopicImage]:
+        """The topics that may need a change: all if brokers or the unclean setting changed."""
+        if self._reconciled is None:
             return image.topics.values()
-        seen, unclean = self._seen
+        reconciled, unclean = self._reconciled
         if (
-            seen.brokers is not image.brokers
+            reconciled.brokers is not image.brokers
             or unclean != self._config().unclean_leader_election_enable
         ):
             return image.topics.values()
-        known = seen.topics
+        known = reconciled.topics
         return [topic for name, topic in image.topics.items() if known.get(name) is not topic]
 
-    async def _carry_out(self, decide: Decision[Result]) -> Result:
-        return await self._commits.carry_out(decide, self._fence)
+    async def _commit_decision(self, decide: Decision[Result]) -> Result:
+        return await self._writer.commit_decision(decide, self._fence)
 
     def _fence(self) -> Check:
         if not self.active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         return Check(layout.CONTROLLER_EPOCH, self._epoch_version)
 
-    def _throw(self) -> Dice:
+    def _random_choices(self) -> RandomChoices:
         count = max(1, len(self._metadata.image.brokers))
-        return Dice(
+        return RandomChoices(
             topic_id=random_uuid(self._urandom),
-            start=self._dice.randrange(count),
-            shift=self._dice.randrange(count),
+            start=self._rng.randrange(count),
+            shift=self._rng.randrange(count),
         )
 
 
-def _completed(name: str) -> Decision[None]:
-    def decide(image: Image) -> tuple[list[Write], None]:
+def _complete_in(name: str) -> Decision[None]:
+    def decide(image: MetadataImage) -> tuple[list[Write], None]:
         topic = image.topics.get(name)
-        return ([] if topic is None else reassignment.complete(image, topic)), None
+        return ([] if topic is None else reassignments.complete_reassignments(image, topic)), None
 
     return decide

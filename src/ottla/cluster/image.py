@@ -1,7 +1,7 @@
-"""The cluster as one broker knows it at one moment: plain, immutable, safe to keep.
+"""The metadata of the cluster as one broker knows it at one moment: plain, immutable values.
 
-Handlers read `broker.image` and see one consistent state to the end of a request, whatever changes
-meanwhile; the next image is another object (`metadata.py` makes it).
+A handler reads `broker.image` once and has a consistent view until its request ends, whatever
+changes meanwhile; a change makes a new image (`metadata_cache.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ottla.config import Listener
 NO_LEADER = -1
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: (client-id, name) and (user, name) in this order, one of them, or (ip,
-name). The name None is the default of its kind."""
+"""The entity of a quota: (client-id, name) and (user, name) in this order, one of them, or (ip,
+name). The name None is the default of its type."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -32,10 +32,10 @@ class SupportedFeature(NamedTuple):
 
 
 @dataclass(slots=True, frozen=True)
-class Broker:
-    """A live broker: where it listens, and which of its lives this is.
+class BrokerRegistration:
+    """A live broker: its listeners, and the epoch of this registration.
 
-    `shutting_down`: it is in controlled shutdown, and joins no in-sync set any more (KIP-841).
+    `shutting_down`: it is in controlled shutdown and may no longer join an ISR (KIP-841).
     """
 
     id: int
@@ -46,7 +46,7 @@ class Broker:
     features: tuple[SupportedFeature, ...] = ()
 
     def listener(self, name: str) -> Listener | None:
-        """Where clients of this listener find the broker."""
+        """The broker's endpoint for clients of this listener."""
         for listener in self.listeners:
             if listener.name == name:
                 return listener
@@ -54,11 +54,11 @@ class Broker:
 
 
 @dataclass(slots=True, frozen=True)
-class Partition:
-    """Who holds a partition and who leads it. `version` is that of its state in the store.
+class PartitionRegistration:
+    """A partition's replicas, leader and ISR. `version` is that of its state in the store.
 
-    While it is reassigned (KIP-455) `replicas` has both those that it shall have and those that it
-    had: `adding` must catch up before `removing` may go.
+    During a reassignment (KIP-455) `replicas` has both the target and the original replicas:
+    `adding` must catch up before `removing` are dropped.
     """
 
     index: int
@@ -76,36 +76,36 @@ class Partition:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas that it shall have in the end."""
-        return tuple(each for each in self.replicas if each not in self.removing)
+        """The replicas after the reassignment."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas that it had before it was reassigned."""
-        return tuple(each for each in self.replicas if each not in self.adding)
+        """The replicas before the reassignment."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
 
 
 @dataclass(slots=True, frozen=True)
-class Config:
-    """What was set for a topic, a broker or a group; `version` is None where nothing is stored."""
+class StoredConfig:
+    """The configs of a topic, a broker or a group; `version` is None if nothing is stored."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     version: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
-class Topic:
-    """A topic: partitions in the order of their indexes, and its own configs."""
+class TopicImage:
+    """A topic: its partitions, by index, and its own configs."""
 
     name: str
     id: bytes
-    partitions: tuple[Partition, ...]
-    config: Config
+    partitions: tuple[PartitionRegistration, ...]
+    config: StoredConfig
     version: int
 
     @property
     def configs(self) -> Mapping[str, str]:
-        """What was set for this topic alone, by Kafka's names."""
+        """The configs set on this topic, by Kafka's names."""
         return self.config.values
 
     @property
@@ -119,7 +119,7 @@ class Topic:
 
 @dataclass(slots=True, frozen=True)
 class StoredAcls:
-    """The rules for one resource pattern, which lie under one key."""
+    """The ACLs of one resource pattern, which are stored under one key."""
 
     acls: frozenset[Acl]
     version: int
@@ -134,44 +134,48 @@ class StoredToken:
 
 
 @dataclass(slots=True, frozen=True)
-class Image:
-    """The whole cluster. `broker_configs` has '' for the cluster-wide defaults, `feature_levels`
-    only what was set (`features_version` counts how often; None: never)."""
+class MetadataImage:
+    """The whole cluster. `broker_configs` has '' for the cluster-wide defaults; `feature_levels`
+    has only levels that were set (`features_version` is their key's version; None: never set)."""
 
     cluster_id: str = ""
     controller_id: int = -1
     controller_epoch: int = 0
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
-    topics: Mapping[str, Topic] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names_by_id: Mapping[bytes, str] = field(default_factory=dict)
-    broker_configs: Mapping[str, Config] = field(default_factory=dict)
-    group_configs: Mapping[str, Config] = field(default_factory=dict)
-    client_metrics_configs: Mapping[str, Config] = field(default_factory=dict)
-    quotas: Mapping[QuotaEntity, Config] = field(default_factory=dict)  # and SCRAM credentials
+    broker_configs: Mapping[str, StoredConfig] = field(default_factory=dict)
+    group_configs: Mapping[str, StoredConfig] = field(default_factory=dict)
+    client_metrics_configs: Mapping[str, StoredConfig] = field(default_factory=dict)
+    quotas: Mapping[QuotaEntity, StoredConfig] = field(
+        default_factory=dict
+    )  # and SCRAM credentials
     acls: Mapping[tuple[int, int, str], StoredAcls] = field(default_factory=dict)
     tokens: Mapping[str, StoredToken] = field(default_factory=dict)
     feature_levels: Mapping[str, int] = field(default_factory=dict)
     features_version: int | None = None
 
     def active_epochs(self) -> dict[int, int]:
-        """The epochs of brokers that may join in-sync sets: those that aren't shutting down."""
-        return {each.id: each.epoch for each in self.brokers.values() if not each.shutting_down}
+        """The epochs of brokers that may join ISRs: those that are not shutting down."""
+        return {
+            broker.id: broker.epoch for broker in self.brokers.values() if not broker.shutting_down
+        }
 
     def topic_name(self, topic_id: bytes) -> str:
-        """The name behind an id, or '' if no topic has it."""
+        """The name of the topic with this id, or '' if there is none."""
         return self.names_by_id.get(topic_id, "")
 
     def broker_config(self, name: str) -> Mapping[str, str]:
-        """What was set at run time for a broker, or for all of them ('')."""
+        """The dynamic configs of a broker, or the cluster-wide defaults ('')."""
         config = self.broker_configs.get(name)
         return config.values if config is not None else {}
 
     def group_config(self, group_id: str) -> Mapping[str, str]:
-        """What was set for this group alone (`config.group_config` makes settings of it)."""
+        """The configs set on this group (`config.group_config` adds the defaults)."""
         config = self.group_configs.get(group_id)
         return config.values if config is not None else {}
 
     def client_metrics(self, name: str) -> Mapping[str, str]:
-        """What a subscription to clients' metrics says (KIP-714)."""
+        """The configs of a client metrics subscription (KIP-714)."""
         config = self.client_metrics_configs.get(name)
         return config.values if config is not None else {}

@@ -2,12 +2,12 @@
 
     file    magic "OTTLAMD1", then frames
     frame   uint32 length of the payload, uint32 CRC-32 of length and payload, payload
-    payload operations, one after the other: uint8 kind (1 set, 2 delete), uint16 length of the
+    payload operations, one after another: uint8 kind (1 set, 2 delete), uint16 length of the
             key, key, and for a set int32 version, uint32 length of the value, value
 
-A frame that a crash left half written is cut off when the file is opened; what was acknowledged
-lies before it. When the file has grown to several times what it says, it is written anew beside
-the old one and renamed over it.
+A frame that a crash left incomplete is truncated when the file is opened; all acknowledged commits
+are before it. When the file has grown to several times the size of its live entries, it is
+rewritten beside the old one and renamed over it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ottla.cluster.store import Change, Entry, StoreError
+from ottla.cluster.store import KeyChange, MetaStoreError, VersionedValue
 
 MAGIC = b"OTTLAMD1"
 GROWTH_BYTES_MIN = 1024 * 1024
-"""How much the file grows at least before it is written anew."""
+"""The least growth of the file before it is rewritten."""
 
 _FRAME = struct.Struct(">II")
 _OPERATION = struct.Struct(">BH")
@@ -38,7 +38,7 @@ log = logging.getLogger("ottla.cluster")
 
 
 class JournalDisk:
-    """What a journal does with its file that a disk may refuse."""
+    """The file operations of a journal that can fail; tests replace them."""
 
     def pwrite(self, descriptor: int, data: memoryview, position: int) -> int:
         return os.pwrite(descriptor, data, position)
@@ -51,7 +51,7 @@ DISK: Final = JournalDisk()
 
 
 class Journal:
-    """An open journal. `entries` is what it said when it was opened."""
+    """An open journal. `entries` has its content as of opening."""
 
     def __init__(
         self,
@@ -74,18 +74,18 @@ class Journal:
             os.close(self._descriptor)
             raise
 
-    def append(self, changes: Iterable[Change]) -> None:
-        """Write one commit; on return it survives a crash. StoreError if it could not be."""
+    def append(self, changes: Iterable[KeyChange]) -> None:
+        """Write one commit; on return it survives a crash. MetaStoreError if the write failed."""
         self._write(_frame(changes))
 
     @property
     def outgrown(self) -> bool:
         return self._size - self._base_size > max(self._growth_bytes_min, 2 * self._base_size)
 
-    def rewrite(self, entries: dict[str, Entry]) -> None:
-        """Replace the file by one that says only what holds now."""
+    def rewrite(self, entries: dict[str, VersionedValue]) -> None:
+        """Replace the file by one that has only these entries."""
         beside = self._path.with_name(self._path.name + ".new")
-        changes = (Change(key, entry) for key, entry in entries.items())
+        changes = (KeyChange(key, entry) for key, entry in entries.items())
         content = MAGIC + b"".join(_frame([change]) for change in changes)
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
@@ -93,9 +93,9 @@ class Journal:
             self._write_all(descriptor, content, 0)
             self._flush(descriptor)
             self._disk.rename(beside, self._path)
-        except (OSError, StoreError) as error:
+        except (OSError, MetaStoreError) as error:
             os.close(descriptor)
-            raise StoreError(f"cannot write {beside}: {error}") from error
+            raise MetaStoreError(f"cannot write {beside}: {error}") from error
         self._flush_directory()
         os.close(self._descriptor)
         self._descriptor = descriptor
@@ -106,49 +106,50 @@ class Journal:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _read(self) -> dict[str, Entry]:
+    def _read(self) -> dict[str, VersionedValue]:
         data = self._path.read_bytes()
-        entries: dict[str, Entry] = {}
+        entries: dict[str, VersionedValue] = {}
         if len(data) < len(MAGIC):
             if not MAGIC.startswith(data):
-                raise StoreError(f"{self._path} is not a metadata journal")
-            self._start()
+                raise MetaStoreError(f"{self._path} is not a metadata journal")
+            self._initialize()
             return entries
         if not data.startswith(MAGIC):
-            raise StoreError(f"{self._path} is not a metadata journal")
+            raise MetaStoreError(f"{self._path} is not a metadata journal")
         frames = _Frames(data)
         for payload in frames:
             for change in _operations(payload):
                 _apply(entries, change)
-        self._cut(frames, len(data))
+        self._truncate(frames, len(data))
         self._base_size = self._size
         return entries
 
     def _lock(self, descriptor: int) -> None:
-        """Two processes would cut off each other's unfinished writes. The lock ends with us."""
+        """Lock the file, because two processes would truncate each other's unfinished writes. The
+        lock ends with the process."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StoreError(f"{self._path} is in use by another process") from error
+            raise MetaStoreError(f"{self._path} is in use by another process") from error
 
-    def _start(self) -> None:
+    def _initialize(self) -> None:
         os.ftruncate(self._descriptor, 0)
         self._size = 0
         self._write(MAGIC)
         self._base_size = self._size
         self._flush_directory()
 
-    def _cut(self, frames: _Frames, size: int) -> None:
-        """Take away what cannot be read, keep a copy where it was more than an unfinished write."""
+    def _truncate(self, frames: _Frames, size: int) -> None:
+        """Truncate what cannot be read; keep a copy if it is more than an unfinished write."""
         self._size = frames.end
         if frames.damaged:
-            aside = self._path.with_name(self._path.name + ".damaged")
-            shutil.copyfile(self._path, aside)
+            copy = self._path.with_name(self._path.name + ".damaged")
+            shutil.copyfile(self._path, copy)
             log.error(
-                "%s is damaged at byte %d: commits there are lost; the file as it was is in %s",
+                "%s is damaged at byte %d: commits there are lost; a copy of the file is in %s",
                 self._path,
                 frames.damaged[0],
-                aside,
+                copy,
             )
         if frames.end < size:
             log.warning(
@@ -165,10 +166,10 @@ class Journal:
             self._write_all(self._descriptor, data, self._size)
             self._flush(self._descriptor)
         except OSError as error:
-            # Whatever part of it arrived must not be taken for a commit later.
+            # The part that was written must not be taken for a commit later.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
-            raise StoreError(f"cannot write {self._path}: {error}") from error
+            raise MetaStoreError(f"cannot write {self._path}: {error}") from error
         self._size += len(data)
 
     def _write_all(self, descriptor: int, data: bytes, position: int) -> None:
@@ -192,10 +193,10 @@ class Journal:
 
 
 class _Frames:
-    """Iterates the payloads of whole frames. `end` is where the readable part ends.
+    """Iterates the payloads of complete frames. `end` is where the readable part ends.
 
-    A frame whose checksum is wrong although more follows is left out, if the next one is sound:
-    every operation says all that it sets, so later ones hold without it.
+    A frame with a wrong checksum is skipped if the next one is valid: every operation has the whole
+    value that it sets, so the later ones are right without it.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -205,7 +206,9 @@ class _Frames:
 
     def __iter__(self) -> Iterator[bytes]:
         position = self.end
-        while (following := self._sound(position)) or self._sound(self._claimed_end(position)):
+        while (following := self._valid_end(position)) or self._valid_end(
+            self._claimed_end(position)
+        ):
             if following:
                 yield self._data[position + _FRAME.size : following]
             else:
@@ -213,8 +216,8 @@ class _Frames:
                 following = self._claimed_end(position)
             position = self.end = following
 
-    def _sound(self, position: int) -> int:
-        """Where the frame ends that begins here, or 0 if there is no whole, sound one."""
+    def _valid_end(self, position: int) -> int:
+        """The end of the frame at this position, or 0 if it is not complete and valid."""
         end = self._claimed_end(position)
         if end == 0 or end > len(self._data):
             return 0
@@ -233,7 +236,7 @@ def _checksum(length: int, payload: bytes) -> int:
     return zlib.crc32(payload, zlib.crc32(length.to_bytes(4, "big")))
 
 
-def _frame(changes: Iterable[Change]) -> bytes:
+def _frame(changes: Iterable[KeyChange]) -> bytes:
     payload = bytearray()
     for change in changes:
         key = change.key.encode()
@@ -245,7 +248,7 @@ def _frame(changes: Iterable[Change]) -> bytes:
     return _FRAME.pack(len(payload), _checksum(len(payload), bytes(payload))) + payload
 
 
-def _operations(payload: bytes) -> Iterator[Change]:
+def _operations(payload: bytes) -> Iterator[KeyChange]:
     position = 0
     while position < len(payload):
         kind, key_length = _OPERATION.unpack_from(payload, position)
@@ -253,15 +256,15 @@ def _operations(payload: bytes) -> Iterator[Change]:
         key = payload[position : position + key_length].decode()
         position += key_length
         if kind == _DELETE:
-            yield Change(key, None)
+            yield KeyChange(key, None)
             continue
         version, size = _VALUE.unpack_from(payload, position)
         position += _VALUE.size
-        yield Change(key, Entry(payload[position : position + size], version))
+        yield KeyChange(key, VersionedValue(payload[position : position + size], version))
         position += size
 
 
-def _apply(entries: dict[str, Entry], change: Change) -> None:
+def _apply(entries: dict[str, VersionedValue], change: KeyChange) -> None:
     if change.entry is None:
         entries.pop(change.key, None)
     else:

@@ -1,26 +1,27 @@
-"""Where things lie in the store, and what they look like there: Kafka's ZooKeeper layout, in JSON.
+"""The layout of the store: Kafka's znodes in ZooKeeper, with their JSON.
 
 /cluster/id                                   the cluster's id
-/controller  /controller_epoch                who decides (held), and for which time round
-/brokers/ids/<id>                             a live broker (held)
-/brokers/epochs/<id>                          counts its lives and their shutdowns (ours)
+/controller  /controller_epoch                the controller (ephemeral), and its epoch
+/brokers/ids/<id>                             the registration of a live broker (ephemeral)
+/brokers/epochs/<id>                          its epoch counter, raised by each start and
+                                              controlled shutdown (not in Kafka)
 /brokers/topics/<topic>                       topic id, replicas of each partition, and which of
-                                              them come and go (reassignment)
-/brokers/topics/<topic>/partitions/<p>/state  leader, epoch, in-sync set
+                                              them are added or removed (reassignment)
+/brokers/topics/<topic>/partitions/<p>/state  leader, leader epoch, ISR
 /config/topics/<topic>                        the topic's own configs
-/config/brokers/<id> or /<default>            broker configs set at run time
+/config/brokers/<id> or /<default>            dynamic broker configs
 /config/groups/<group>                        a group's own configs
-/config/client-metrics/<name>                 a subscription to clients' metrics
+/config/client-metrics/<name>                 a client metrics subscription
 /config/users/<user>                          a user's quotas and SCRAM credentials
 /config/users/<user>/clients/<client id>      quotas of a user's client
-/config/clients/<client id>, /config/ips/<ip> quotas of clients and of addresses
-/latest_producer_id_block                     the last block of producer ids given out
-/feature                                      the finalized levels of features that were set
-/kafka-acl, /kafka-acl-extended               ACLs (access.py)
-/delegation_token/tokens/<id>                 delegation tokens (access.py)
+/config/clients/<client id>, /config/ips/<ip> quotas of clients and of IP addresses
+/latest_producer_id_block                     the last allocated block of producer ids
+/feature                                      the finalized feature levels that were set
+/kafka-acl, /kafka-acl-extended               ACLs (acls.py)
+/delegation_token/tokens/<id>                 delegation tokens (credentials.py)
 
-Names of groups and of whatever else may have any name are percent-encoded, as Kafka does; the
-default of all users, clients or addresses is <default>.
+Names of groups, users and others that may contain any character are percent-encoded, as in Kafka;
+the default of all users, clients or addresses is <default>.
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote
 
 from ottla.cluster.image import (
     NO_LEADER,
-    Broker,
-    Config,
-    Partition,
+    BrokerRegistration,
+    PartitionRegistration,
     QuotaEntity,
+    StoredConfig,
     SupportedFeature,
 )
-from ottla.cluster.store import Entry
+from ottla.cluster.replica_assignment import ReplicaAssignment
+from ottla.cluster.store import VersionedValue
 from ottla.config import Listener
 
 CLUSTER_ID = "/cluster/id"
@@ -55,15 +57,17 @@ CLIENT_METRICS = "/config/client-metrics"
 PRODUCER_IDS = "/latest_producer_id_block"
 FEATURES = "/feature"
 SENSITIVE = ("/config/users", "/delegation_token")
-"""Below these nobody but brokers may read, where the store can tell them from others."""
+"""Only brokers may read below these keys, if the store can authenticate them."""
 
 DEFAULT = "<default>"
-HELD_VERSION = 0  # what is held is never changed
+EPHEMERAL_VERSION = 0  # an ephemeral key is never changed
 
-_QUOTA_FOLDERS = {"user": "users", "client-id": "clients", "ip": "ips"}
-_QUOTA_KINDS = {folder: kind for kind, folder in _QUOTA_FOLDERS.items()}
+_QUOTA_LAYOUT = {"user": "users", "client-id": "clients", "ip": "ips"}
+_QUOTA_TYPES = {folder: kind for kind, folder in _QUOTA_LAYOUT.items()}
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))  # kept: json.dumps would make one each time
+_ENCODER = json.JSONEncoder(
+    separators=(",", ":")
+)  # reused: json.dumps would make one for each call
 
 
 def broker_key(broker_id: int) -> str:
@@ -100,24 +104,24 @@ def client_metrics_key(name: str) -> str:
 
 
 def quota_key(entity: QuotaEntity) -> str:
-    """Users come before their clients, so that one can look through all that a user has."""
+    """The key of an entity's quotas; a user's clients are below the user, as in Kafka."""
     parts = ["/config"]
     for kind, name in reversed(entity):
-        parts += (_QUOTA_FOLDERS[kind], DEFAULT if name is None else encode_name(name))
+        parts += (_QUOTA_LAYOUT[kind], DEFAULT if name is None else encode_name(name))
     return "/".join(parts)
 
 
 def quota_entity(parts: Sequence[str]) -> QuotaEntity:
     """The entity of a key's parts, those after /config."""
     names = [
-        (_QUOTA_KINDS[folder], None if name == DEFAULT else decode_name(name))
+        (_QUOTA_TYPES[folder], None if name == DEFAULT else decode_name(name))
         for folder, name in zip(parts[::2], parts[1::2], strict=True)
     ]
     return tuple(reversed(names))
 
 
 def encode_name(name: str) -> str:
-    """Any name as one part of a path; ZooKeeper wants neither `.` nor `..` there."""
+    """Any name as one part of a path; ZooKeeper allows neither `.` nor `..` there."""
     encoded = quote(name, safe="")
     return encoded.replace(".", "%2E") if encoded in (".", "..") else encoded
 
@@ -139,43 +143,39 @@ def dump(value: object) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
-def load(entry: Entry) -> Any:
+def load(entry: VersionedValue) -> Any:
     return json.loads(entry.value.decode())
 
 
-class Assignment(NamedTuple):
-    """The replicas of one partition, and which of them come and go (KIP-455)."""
-
-    replicas: tuple[int, ...]
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
-
-
-def dump_topic(topic_id: bytes, assignments: Iterable[Assignment]) -> bytes:
-    numbered = [(str(index), each) for index, each in enumerate(assignments)]
+def dump_topic(topic_id: bytes, assignments: Iterable[ReplicaAssignment]) -> bytes:
+    numbered = [(str(index), assignment) for index, assignment in enumerate(assignments)]
     return dump(
         {
             "version": 3,
             "topic_id": encode_uuid(topic_id),
-            "partitions": {index: list(each.replicas) for index, each in numbered},
+            "partitions": {index: list(assignment.replicas) for index, assignment in numbered},
             "adding_replicas": {
-                index: list(each.adding) for index, each in numbered if each.adding
+                index: list(assignment.adding)
+                for index, assignment in numbered
+                if assignment.adding
             },
             "removing_replicas": {
-                index: list(each.removing) for index, each in numbered if each.removing
+                index: list(assignment.removing)
+                for index, assignment in numbered
+                if assignment.removing
             },
         }
     )
 
 
-def load_topic(entry: Entry) -> tuple[bytes, list[Assignment]]:
+def load_topic(entry: VersionedValue) -> tuple[bytes, list[ReplicaAssignment]]:
     """The topic's id, and the replicas of each partition in order."""
     value = load(entry)
     replicas = value["partitions"]
     adding = value.get("adding_replicas") or {}
     removing = value.get("removing_replicas") or {}
     assignments = [
-        Assignment(
+        ReplicaAssignment(
             tuple(replicas[index]), tuple(adding.get(index, ())), tuple(removing.get(index, ()))
         )
         for index in map(str, range(len(replicas)))
@@ -187,7 +187,7 @@ def dump_state(leader: int, leader_epoch: int, isr: Sequence[int], controller_ep
     return _dump_state(leader, leader_epoch, tuple(isr), controller_epoch)
 
 
-@lru_cache(maxsize=1024)  # thousands of a topic's partitions have the same state
+@lru_cache(maxsize=1024)  # thousands of partitions of a topic have the same state
 def _dump_state(
     leader: int, leader_epoch: int, isr: tuple[int, ...], controller_epoch: int
 ) -> bytes:
@@ -202,12 +202,16 @@ def _dump_state(
     )
 
 
-def load_partition(index: int, assignment: Assignment, state: Entry | None) -> Partition:
+def load_partition(
+    index: int, assignment: ReplicaAssignment, state: VersionedValue | None
+) -> PartitionRegistration:
     replicas, adding, removing = assignment
-    if state is None:  # its topic is there, its first leader is not yet elected
-        return Partition(index, replicas, NO_LEADER, 0, (), -1, adding, removing)
+    if state is None:  # the topic exists, but its first leader is not elected yet
+        return PartitionRegistration(index, replicas, NO_LEADER, 0, (), -1, adding, removing)
     leader, leader_epoch, isr = _load_state(state.value)
-    return Partition(index, replicas, leader, leader_epoch, isr, state.version, adding, removing)
+    return PartitionRegistration(
+        index, replicas, leader, leader_epoch, isr, state.version, adding, removing
+    )
 
 
 @lru_cache(maxsize=1024)  # as above
@@ -220,27 +224,29 @@ def dump_config(values: Mapping[str, str]) -> bytes:
     return dump({"version": 1, "config": dict(values)})
 
 
-def load_config(entry: Entry | None) -> Config:
+def load_config(entry: VersionedValue | None) -> StoredConfig:
     if entry is None:
-        return Config()
-    return Config(load(entry)["config"], entry.version)
+        return StoredConfig()
+    return StoredConfig(load(entry)["config"], entry.version)
 
 
 def dump_features(levels: Mapping[str, int]) -> bytes:
     return dump({"version": 2, "status": 1, "features": dict(levels)})
 
 
-def load_features(entry: Entry) -> dict[str, int]:
+def load_features(entry: VersionedValue) -> dict[str, int]:
     return {str(name): int(level) for name, level in load(entry)["features"].items()}
 
 
-def dump_broker(broker: Broker, timestamp_ms: int, directories: Sequence[str] = ()) -> bytes:
-    """`directories` are the ids of its log directories, of which it has the locks."""
-    plain = [each for each in broker.listeners if each.security_protocol == "PLAINTEXT"]
+def dump_broker(
+    broker: BrokerRegistration, timestamp_ms: int, directories: Sequence[str] = ()
+) -> bytes:
+    """`directories` are the ids of the log directories that the broker has locked."""
+    plain = [listener for listener in broker.listeners if listener.security_protocol == "PLAINTEXT"]
     return dump(
         {
             "version": 5,
-            "host": plain[0].host if plain else None,  # for clients of the first versions of Kafka
+            "host": plain[0].host if plain else None,  # for clients of early versions of Kafka
             "port": plain[0].port if plain else -1,
             "jmx_port": -1,
             "timestamp": str(timestamp_ms),
@@ -250,8 +256,8 @@ def dump_broker(broker: Broker, timestamp_ms: int, directories: Sequence[str] = 
             },
             "rack": broker.rack,
             "features": {
-                each.name: {"min_version": each.level_min, "max_version": each.level_max}
-                for each in broker.features
+                feature.name: {"min_version": feature.level_min, "max_version": feature.level_max}
+                for feature in broker.features
             },
             "epoch": broker.epoch,
             "directories": list(directories),
@@ -259,8 +265,10 @@ def dump_broker(broker: Broker, timestamp_ms: int, directories: Sequence[str] = 
     )
 
 
-def load_broker(broker_id: int, entry: Entry, epoch: Entry | None = None) -> Broker:
-    """`epoch` is the broker's counter: past the registered epoch, that life is shutting down."""
+def load_broker(
+    broker_id: int, entry: VersionedValue, epoch: VersionedValue | None = None
+) -> BrokerRegistration:
+    """`epoch` is the broker's epoch counter: above the registered epoch, it is shutting down."""
     value = load(entry)
     protocols = value["listener_security_protocol_map"]
     listeners = []
@@ -270,8 +278,10 @@ def load_broker(broker_id: int, entry: Entry, epoch: Entry | None = None) -> Bro
         listeners.append(Listener(name, host.strip("[]"), int(port), protocols[name]))
     shutting_down = epoch is not None and load(epoch) > value["epoch"]
     features = tuple(
-        SupportedFeature(name, each["min_version"], each["max_version"])
-        for name, each in value.get("features", {}).items()
+        SupportedFeature(name, levels["min_version"], levels["max_version"])
+        for name, levels in value.get("features", {}).items()
     )
     rack = value.get("rack")
-    return Broker(broker_id, value["epoch"], tuple(listeners), rack, shutting_down, features)
+    return BrokerRegistration(
+        broker_id, value["epoch"], tuple(listeners), rack, shutting_down, features
+    )

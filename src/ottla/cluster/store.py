@@ -1,17 +1,17 @@
-"""MetaStore: the narrow door to wherever the cluster's metadata is kept.
+"""MetaStore: the contract of the store that has the cluster's metadata.
 
-A key is a path (`/brokers/topics/orders`), a value is bytes, and every value has a version which
-counts its changes from 0. Two implementations stand behind this: `embedded.py` (one process, a
-journal file) and, for a cluster, ZooKeeper; whatever is true of one is true of the other, which
-tests/cluster/test_store_conformance.py keeps.
+A key is a path (`/brokers/topics/orders`), a value is bytes, and every value has a version that
+counts its changes from 0. There are two implementations: `embedded.py` (one process, a journal
+file) and, for a cluster, ZooKeeper. Both pass the same tests,
+tests/cluster/test_store_conformance.py.
 
-What the implementations promise:
+What the implementations guarantee:
 
-- `commit` does all of its writes or none, and what it did survives a crash.
-- A `hold` lasts as long as the session that made it: it is gone when the process is. Anybody may
-  delete it before that (a broker that is known to be dead); nobody puts another value there.
-- `changes` tells, from its call on, the last state of every key that changed below a prefix. States
-  in between may be left out, so what waits to be told never outgrows the number of keys.
+- `commit` applies all of its writes or none, and they survive a crash.
+- An ephemeral key lasts as long as the session that created it. Any broker may delete it before
+  that (because the owner is known to be dead), but nobody can put another value there.
+- `changes` yields, from its call on, the last state of every key that changes below a prefix.
+  Intermediate states may be skipped, so the buffer never outgrows the number of keys.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from ottla.cluster.changes import Changes
+    from ottla.cluster.key_changes import KeyChanges
 
 ANY_VERSION = -1
-"""In place of a version: whatever it is now, as long as the key is there."""
+"""Matches any version of an existing key."""
 
 
 @dataclass(slots=True, frozen=True)
-class Entry:
-    """A key's value, and how often it has been changed since it was created."""
+class VersionedValue:
+    """A key's value, and how often it has changed since its creation."""
 
     value: bytes
     version: int
 
 
 @dataclass(slots=True, frozen=True)
-class Change:
-    """What has become of a key; None if it is gone."""
+class KeyChange:
+    """The new value of a key; None if it was deleted."""
 
     key: str
-    entry: Entry | None
+    entry: VersionedValue | None
 
 
 @dataclass(slots=True, frozen=True)
 class Create:
-    """Put a key where none is."""
+    """Create a key that does not exist."""
 
     key: str
     value: bytes
@@ -54,7 +54,7 @@ class Create:
 
 @dataclass(slots=True, frozen=True)
 class Put:
-    """Replace a value whose version is still this one."""
+    """Replace a value if its version is still this one."""
 
     key: str
     value: bytes
@@ -63,7 +63,7 @@ class Put:
 
 @dataclass(slots=True, frozen=True)
 class Delete:
-    """Remove a key whose version is still this one."""
+    """Delete a key if its version is still this one."""
 
     key: str
     version: int
@@ -71,7 +71,7 @@ class Delete:
 
 @dataclass(slots=True, frozen=True)
 class Check:
-    """Change nothing, but let the others stand or fall with this version (fencing)."""
+    """Change nothing, but fail the whole commit unless the key has this version (fencing)."""
 
     key: str
     version: int
@@ -80,30 +80,30 @@ class Check:
 Write = Create | Put | Delete | Check
 
 
-class StoreError(Exception):
-    """The store could not do what it was asked to."""
+class MetaStoreError(Exception):
+    """An operation on the store failed."""
 
 
-class Conflict(StoreError):
-    """Somebody else was faster: the key is there, is gone, or has another version."""
+class Conflict(MetaStoreError):
+    """Another writer was faster: the key exists, is gone, or has another version."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"{key} {reason}")
         self.key = key
 
 
-class Hold(Protocol):
-    """A key that is ours while our session lives. `lost` is set when it no longer is."""
+class EphemeralKey(Protocol):
+    """A key that exists as long as our session does. `lost` is set when it is gone."""
 
     key: str
-    entry: Entry
+    entry: VersionedValue
     lost: asyncio.Event
 
     async def release(self) -> None: ...
 
 
 class SessionState(NamedTuple):
-    """How a store that is elsewhere is reached, for those who watch."""
+    """The state of the session on a remote store, for metrics."""
 
     state: str
     disconnects: int
@@ -115,11 +115,11 @@ class SessionState(NamedTuple):
 
 
 class MetaStore(Protocol):
-    """Metadata, wherever it is kept."""
+    """The store of the cluster's metadata."""
 
-    async def get(self, key: str) -> Entry | None: ...
+    async def get(self, key: str) -> VersionedValue | None: ...
 
-    async def list(self, prefix: str) -> dict[str, Entry]:
+    async def list(self, prefix: str) -> dict[str, VersionedValue]:
         """The key itself, if there is one, and every key below it."""
 
     async def create(self, key: str, value: bytes) -> int: ...
@@ -129,24 +129,24 @@ class MetaStore(Protocol):
     async def delete(self, key: str, *, version: int) -> None: ...
 
     async def commit(self, writes: Sequence[Write]) -> Sequence[int]:
-        """All of them or none; returns the version that each key has now (-1 where it is gone)."""
+        """All writes or none; returns the version of each key after it (-1 if it is deleted)."""
 
-    async def hold(self, key: str, value: bytes) -> Hold: ...
+    async def create_ephemeral(self, key: str, value: bytes) -> EphemeralKey: ...
 
-    def changes(self, prefix: str) -> Changes: ...
+    def changes(self, prefix: str) -> KeyChanges: ...
 
     async def close(self) -> None: ...
 
 
 def check_key(key: str) -> None:
-    """Keys are paths as ZooKeeper has them: rooted, no empty part, no `.` or `..`."""
+    """ValueError unless the key is a path as in ZooKeeper: rooted, no empty part, no `.`, `..`."""
     parts = key.split("/")
     if parts[0] != "" or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]):
         raise ValueError(f"{key!r} is not a key: keys look like /brokers/ids/0")
 
 
 def is_below(key: str, prefix: str) -> bool:
-    """Whether a key is the prefix itself or lies under it; '/' is above everything."""
+    """True if a key is the prefix itself or below it; every key is below '/'."""
     if prefix == "/":
         return True
     return key.startswith(prefix) and (len(key) == len(prefix) or key[len(prefix)] == "/")

@@ -1,11 +1,11 @@
-"""kazoo for an event loop: requests are awaited, events and states arrive on the loop, in order.
+"""kazoo on an event loop: requests are awaited; events and states arrive on the loop, in order.
 
-kazoo keeps the session: it connects, pings, reconnects and says when a session has expired, all on
-one thread of its own. What ZooKeeper has had since 3.6 and kazoo lacks is added here: a watch on
-everything below a node (`AddWatch`), and many reads in one request (`MultiRead`).
+kazoo maintains the session on a thread: it connects, pings, reconnects and reports an expired
+session. This file adds what ZooKeeper has since 3.6 and kazoo lacks: recursive watches (`AddWatch`)
+and many reads in one request (`MultiRead`).
 
-Whatever kazoo's thread has to say goes to the loop by `call_soon_threadsafe`, so that the order is
-ZooKeeper's own: whoever sees an answer has been told of every change before it.
+kazoo's thread passes answers and events to the loop by `call_soon_threadsafe`, which keeps the
+order of ZooKeeper: when an answer arrives, the events of all earlier changes have arrived, too.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from ottla.cluster.layout import SENSITIVE
-from ottla.cluster.zookeeper_tree import Node, Operation
+from ottla.cluster.znode_tree import Znode, ZnodeOperation
 
 EPHEMERAL: Final = 1
 READS_MAX: Final = 1000
-"""In one request: some 100 kB of paths, of the 1 MB that a server takes."""
+"""Reads in one request: some 100 kB of paths, of the 1 MB that a server accepts."""
 RETRY_S_MAX: Final = 1.0
-"""Between two attempts to reach the ensemble; a broker without it is of no use for long."""
+"""Between two connection attempts; short, because a broker needs the ensemble."""
 
 log = logging.getLogger("ottla.cluster")
 
@@ -71,17 +71,17 @@ CONNECTED: Final = str(KazooState.CONNECTED)
 SUSPENDED: Final = str(KazooState.SUSPENDED)
 LOST: Final = str(KazooState.LOST)
 
-Refused = KazooException
-"""An operation that could not be done, and was not."""
-Stale = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
-"""It was planned on a state that is no longer."""
-Unreachable = (ConnectionLoss, ConnectionClosedError, SessionExpiredError)
-"""What became of a request that failed in one of these ways is not known."""
+ZooKeeperError = KazooException
+"""ZooKeeper refused the request and did not execute it."""
+StalePlanErrors = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
+"""The request was planned on a state that has changed since."""
+UnknownOutcomeErrors = (ConnectionLoss, ConnectionClosedError, SessionExpiredError)
+"""The connection failed, so it is unknown whether the request was executed."""
 
 
 @dataclass(slots=True, frozen=True)
 class AddWatch:
-    """Tell us of every change at this node and below, again and again (ZooKeeper 3.6)."""
+    """A persistent recursive watch on a znode and everything below it (ZooKeeper 3.6)."""
 
     path: str
     type: ClassVar[int] = 106
@@ -97,15 +97,15 @@ class AddWatch:
 
 @dataclass(slots=True, frozen=True)
 class MultiRead:
-    """Any number of reads in one request (ZooKeeper 3.6); None for a node that is not there."""
+    """Any number of reads in one request (ZooKeeper 3.6); None for a znode that does not exist."""
 
     operations: Sequence[Any]
     type: ClassVar[int] = 22
 
     def serialize(self) -> bytes:
         body = bytearray()
-        for each in self.operations:
-            body += multiheader_struct.pack(each.type, False, -1) + each.serialize()
+        for operation in self.operations:
+            body += multiheader_struct.pack(operation.type, False, -1) + operation.serialize()
         return bytes(body + multiheader_struct.pack(-1, True, -1))
 
     @classmethod
@@ -117,7 +117,7 @@ class MultiRead:
                 value, offset = read_buffer(data, offset)
                 stat = ZnodeStat._make(stat_struct.unpack_from(data, offset))
                 offset += stat_struct.size
-                answers.append(Node(value, stat.version, stat.ephemeralOwner))
+                answers.append(Znode(value, stat.version, stat.ephemeralOwner))
             elif header.type == GetChildren.type:
                 count = int_struct.unpack_from(data, offset)[0]
                 offset += int_struct.size
@@ -136,8 +136,8 @@ class MultiRead:
         return answers
 
 
-class Client:
-    """A session after the other. `on_state` and `on_event` are called on the loop."""
+class ZooKeeperClient:
+    """One session after the other. `on_state` and `on_event` are called on the loop."""
 
     def __init__(
         self,
@@ -154,19 +154,19 @@ class Client:
         self._kazoo = KazooClient(
             hosts,
             timeout=session_timeout_s,
-            handler=_Handler(connect_s_max=session_timeout_s / (hosts.count(",") + 1)),
+            handler=_KazooHandler(connect_s_max=session_timeout_s / (hosts.count(",") + 1)),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RETRY_S_MAX),
             logger=_kazoo_log(),
             **(options or {}),
         )
         self._acl = self._kazoo.default_acl or OPEN_ACL_UNSAFE
-        self._kazoo.add_listener(lambda state: self._tell(self._on_state, state))
-        # kazoo looks for a watcher of exactly this path; a recursive watch has one for them all.
+        self._kazoo.add_listener(lambda state: self._call_on_loop(self._on_state, state))
+        # kazoo looks up a watcher by the exact path of the event, but our watch is recursive.
         self._kazoo._connection._read_watch_event = self._read_event
 
     @property
     def session_id(self) -> int:
-        """0 while there is none."""
+        """The id of the session; 0 while there is none."""
         return int(self._kazoo._session_id or 0)
 
     @property
@@ -174,45 +174,47 @@ class Client:
         return bool(self._kazoo.connected)
 
     @property
-    def refused(self) -> bool:
-        """The ensemble does not believe who we say that we are; it is not asked again."""
+    def auth_failed(self) -> bool:
+        """True if the ensemble rejected our credentials; kazoo does not try again."""
         return bool(self._kazoo.client_state == KeeperState.AUTH_FAILED)
 
     @property
-    def ended(self) -> bool:
-        """kazoo does nothing any more; only `start` lets it."""
+    def stopped(self) -> bool:
+        """True if kazoo has stopped; `start` starts it again."""
         return bool(self._kazoo.client_state == KeeperState.CLOSED)
 
     def start(self) -> None:
-        """Begin to connect; `on_state` tells when that is done."""
+        """Start to connect; `on_state` is called when that is done."""
         self._kazoo.start_async()
 
     async def close(self) -> None:
-        """End the session, and with it what is held."""
+        """End the session, and with it the ephemeral znodes."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         try:
             self._kazoo.stop()
             self._kazoo.close()
-        except Exception as error:  # the session ends by itself, then
-            log.warning("the ZooKeeper session was not closed: %r", error)
+        except Exception as error:  # then the session expires
+            log.warning("Could not close the ZooKeeper session: %r", error)
 
     def call(self, request: Any) -> asyncio.Future[Any]:
-        """Sent at once, in the order of the calls; KazooException says what went wrong."""
+        """Send a request at once; requests are executed in the order of the calls."""
         future: asyncio.Future[Any] = self._loop.create_future()
         result = self._kazoo.handler.async_result()
-        result.rawlink(lambda result: self._tell(_resolve, future, result))
+        result.rawlink(lambda result: self._call_on_loop(_resolve, future, result))
         self._kazoo._call(request, result)
         return future
 
-    async def multi(self, operations: Sequence[Operation]) -> list[Any]:
-        """All of these or none of them: their answers. A KazooException says what was in the way.
+    async def multi(self, operations: Sequence[ZnodeOperation]) -> list[Any]:
+        """Execute all operations or none; KazooException is the error of the one that failed.
 
-        Answers are a path, True, or for a value that was set the node's state.
+        Answers are a path, True, or the znode's stat for a value that was set.
         """
-        answers = await self.call(Transaction([self._request(each) for each in operations]))
-        failures = [each for each in answers if isinstance(each, KazooException)]
+        answers = await self.call(
+            Transaction([self._request(operation) for operation in operations])
+        )
+        failures = [answer for answer in answers if isinstance(answer, KazooException)]
         for failure in failures:
             if not isinstance(failure, RolledBackError | RuntimeInconsistency):
                 raise failure
@@ -221,7 +223,7 @@ class Client:
         return list(answers)
 
     async def make_path(self, path: str) -> None:
-        """Bare nodes, where there are none."""
+        """Create the missing znodes of a path, without data."""
         parts = path.strip("/").split("/")
         for count in range(1, len(parts) + 1):
             node = "/" + "/".join(parts[:count])
@@ -232,11 +234,11 @@ class Client:
         return self.call(AddWatch(path))
 
     def sync(self, path: str) -> asyncio.Future[Any]:
-        """Once it is answered, we have been told of all that was written before."""
+        """When this is answered, the events of all earlier writes have arrived."""
         return self.call(Sync(path))
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
-        answers: list[Node | None] = []
+    async def read(self, paths: Sequence[str]) -> list[Znode | None]:
+        answers: list[Znode | None] = []
         for batch in _batches(paths):
             answers += await self.call(MultiRead([GetData(path, None) for path in batch]))
         return answers
@@ -247,44 +249,44 @@ class Client:
             answers += await self.call(MultiRead([GetChildren(path, None) for path in batch]))
         return answers
 
-    def _request(self, operation: Operation) -> Any:
+    def _request(self, operation: ZnodeOperation) -> Any:
         match operation:
-            case Operation("create", path, value, _, ephemeral):
+            case ZnodeOperation("create", path, value, _, ephemeral):
                 return Create(path, value, self._acl_of(path), EPHEMERAL if ephemeral else 0)
-            case Operation("set", path, value, version):
+            case ZnodeOperation("set", path, value, version):
                 return SetData(path, value, version)
-            case Operation("delete", path, _, version):
+            case ZnodeOperation("delete", path, _, version):
                 return Delete(path, version)
-            case Operation("check", path, _, version):
+            case ZnodeOperation("check", path, _, version):
                 return CheckVersion(path, version)
         raise AssertionError(operation.kind)
 
     def _acl_of(self, path: str) -> Any:
-        """Credentials are not for the others, who may read everything else."""
+        """Only brokers may read credentials; others may read everything else."""
         if self._acl is not OPEN_ACL_UNSAFE and path.startswith(SENSITIVE):
             return CREATOR_ALL_ACL
         return self._acl
 
     def _read_event(self, data: bytes, offset: int) -> None:
         watch, _ = Watch.deserialize(data, offset)
-        self._tell(self._on_event, watch.path)
+        self._call_on_loop(self._on_event, watch.path)
 
-    def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+    def _call_on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
 def _kazoo_log() -> logging.Logger:
-    """Why a connection fails is worth a line, the same line again and again is not."""
+    """kazoo's logger without repetitions: why a connection fails is worth one line."""
     logger = logging.getLogger("ottla.cluster.kazoo")
     logger.setLevel(logging.WARNING)
-    if not any(isinstance(each, _Changed) for each in logger.filters):
-        logger.addFilter(_Changed())
+    if not any(isinstance(known, _RepeatFilter) for known in logger.filters):
+        logger.addFilter(_RepeatFilter())
     return logger
 
 
-class _Changed(logging.Filter):
-    """Lets a line pass that is another than the last two."""
+class _RepeatFilter(logging.Filter):
+    """Drops a line that equals one of the last two."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -303,7 +305,7 @@ def _batches(paths: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _resolve(future: asyncio.Future[Any], result: Any) -> None:
-    if future.done():  # whoever waited was cancelled
+    if future.done():  # the waiting task was cancelled
         return
     if result.exception is None:
         future.set_result(result.value)
@@ -311,19 +313,19 @@ def _resolve(future: asyncio.Future[Any], result: Any) -> None:
         future.set_exception(result.exception)
 
 
-class _Direct:
-    """In place of a queue with a thread that empties it: what is put is done."""
+class _DirectQueue:
+    """Replaces a queue and its thread: what is put is executed at once."""
 
     def put(self, function: Callable[[], None]) -> None:
         function()
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads without the two for callbacks: ours only pass the word to the loop."""
+class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads without the two for callbacks, because ours only schedule on the loop."""
 
     def __init__(self, connect_s_max: float) -> None:
         super().__init__()
-        self.completion_queue = self.callback_queue = _Direct()
+        self.completion_queue = self.callback_queue = _DirectQueue()
         self._connect_s_max = connect_s_max
 
     def start(self) -> None:
@@ -335,23 +337,23 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], broken: Sequence[Any], timeout: float
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """kazoo asks for each of a message's parts, and makes a selector each time."""
+        """poll instead of a new selector each time: kazoo calls this for each part of a message."""
         poll = select.poll()
-        found = {each.fileno(): each for each in (*readers, *writers)}
-        for each in readers:
-            poll.register(each, select.POLLIN)
-        for each in writers:
-            poll.register(each, select.POLLOUT)
+        found = {stream.fileno(): stream for stream in (*readers, *writers)}
+        for stream in readers:
+            poll.register(stream, select.POLLIN)
+        for stream in writers:
+            poll.register(stream, select.POLLOUT)
         ready = {number for number, _ in poll.poll(max(0, timeout) * 1000)}
         hit = {found[number] for number in ready}
         return (
-            [each for each in readers if each in hit],
-            [each for each in writers if each in hit],
+            [stream for stream in readers if stream in hit],
+            [stream for stream in writers if stream in hit],
             [],
         )
 
     def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
-        """kazoo would wait for one server, and nobody answers there, as long as a session lasts."""
+        """Limit the time per server, because kazoo would spend a whole session timeout on one."""
         timeout = min(timeout, self._connect_s_max)
         return super().create_connection(*arguments, timeout=timeout, **options)
 

@@ -1,10 +1,10 @@
 """A copy of the tree in ZooKeeper, kept up to date by one recursive watch.
 
-An event only says that a node changed; what it is now is read, many nodes in one request. After
-each connection that is made the watch is set again and everything is read again, and whatever is
-different is told: what happened in between is not known otherwise.
+An event only says that a znode changed, so its value is read, many znodes in one request. After
+every new connection the watch is set and the whole tree is read again, because events may have been
+missed; whatever differs is published as a change.
 
-Answers come in ZooKeeper's order, so that nothing read here is older than what is known already.
+Answers arrive in ZooKeeper's order, so a value read here is never older than the known one.
 """
 
 from __future__ import annotations
@@ -15,20 +15,26 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from ottla.cluster.store import Change, StoreError
-from ottla.cluster.zookeeper_client import CONNECTED, LOST, Client, Refused, Unreachable
-from ottla.cluster.zookeeper_tree import Node, Operation, Plan, Tree
+from ottla.cluster.store import KeyChange, MetaStoreError
+from ottla.cluster.znode_tree import MultiPlan, Znode, ZnodeOperation, ZnodeTree
+from ottla.cluster.zookeeper_client import (
+    CONNECTED,
+    LOST,
+    UnknownOutcomeErrors,
+    ZooKeeperClient,
+    ZooKeeperError,
+)
 
 TRIES_MAX: Final = 20
 RESTART_S: Final = 0.5
-OWN: Final = "/zookeeper"
-"""ZooKeeper's own nodes, which a store without a chroot would find beside ours."""
+ZOOKEEPER_NODES: Final = "/zookeeper"
+"""ZooKeeper's own znodes, which a store without a chroot finds beside ours."""
 
 log = logging.getLogger("ottla.cluster")
 
 
-class Mirror:
-    """`tree` is what we know. `on_change` is told of keys, `on_lost` that a session has ended."""
+class ZooKeeperMirror:
+    """`tree` is the copy. `on_change` is called for changed keys, `on_lost` for a lost session."""
 
     def __init__(
         self,
@@ -36,12 +42,12 @@ class Mirror:
         *,
         session_timeout_s: float,
         options: dict[str, Any],
-        on_change: Callable[[Change], None],
+        on_change: Callable[[KeyChange], None],
         on_lost: Callable[[], None],
     ) -> None:
         hosts, slash, chroot = connect.partition("/")
-        self.tree = Tree()
-        self.client = Client(
+        self.tree = ZnodeTree()
+        self.client = ZooKeeperClient(
             hosts,
             session_timeout_s=session_timeout_s,
             on_state=self._on_state,
@@ -50,7 +56,7 @@ class Mirror:
         )
         self._connect = connect
         self._root = (slash + chroot).rstrip("/")
-        self._patience_s = 2 * session_timeout_s
+        self._connect_timeout_s = 2 * session_timeout_s
         self._on_change = on_change
         self._on_lost = on_lost
         self._dirty: set[str] = set()
@@ -58,7 +64,7 @@ class Mirror:
         self._ready = asyncio.Event()  # connected, watched, and read
         self._connection = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._failure: StoreError | None = None
+        self._failure: MetaStoreError | None = None
         self._closed = False
         self.state = LOST
         self.disconnects = 0
@@ -66,7 +72,7 @@ class Mirror:
 
     async def close(self) -> None:
         self._closed = True
-        self._ready.set()  # whoever waits is told
+        self._ready.set()  # waiting tasks find the mirror closed
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -74,83 +80,89 @@ class Mirror:
 
     def check_open(self) -> None:
         if self._closed:
-            raise StoreError("the metadata store is closed")
+            raise MetaStoreError("the metadata store is closed")
         if self._failure is not None:
             raise self._failure
 
-    async def usable(self, timeout_s: float | None = None) -> None:
-        """Wait for a connection; StoreError if there is none for too long."""
+    async def wait_connected(self, timeout_s: float | None = None) -> None:
+        """Wait for a connection; MetaStoreError after the timeout."""
         self.check_open()
         if not self.client.connected:
-            self._ready.clear()  # the state that says so is on its way to us
+            self._ready.clear()  # kazoo's state change has not reached the loop yet
         if not self._ready.is_set():
             try:
-                async with asyncio.timeout(timeout_s or self._patience_s):
+                async with asyncio.timeout(timeout_s or self._connect_timeout_s):
                     await self._ready.wait()
             except TimeoutError:
-                raise StoreError(f"ZooKeeper at {self._connect} is not reachable") from None
+                raise MetaStoreError(f"ZooKeeper at {self._connect} is not reachable") from None
         self.check_open()
 
     async def catch_up(self) -> None:
-        """On return the copy is as new as the ensemble was when this was called."""
+        """On return the copy is at least as new as the ensemble was at the call."""
         for _ in range(TRIES_MAX):
-            await self.usable()
+            await self.wait_connected()
             try:
                 await self.client.sync(self._root or "/")
-            except Unreachable:
+            except UnknownOutcomeErrors:
                 continue
-            except Refused as error:
-                raise StoreError(f"ZooKeeper at {self._connect}: {error!r}") from error
+            except ZooKeeperError as error:
+                raise MetaStoreError(f"ZooKeeper at {self._connect}: {error!r}") from error
             await self._read_dirty()
             if self._ready.is_set():
                 return
-        raise StoreError(f"the connection to ZooKeeper at {self._connect} does not last")
+        raise MetaStoreError(f"the connection to ZooKeeper at {self._connect} keeps failing")
 
-    async def carry_out(self, plan: Plan) -> list[Any]:
-        """All of a plan or nothing: the answers, or Unreachable or Refused.
+    async def execute(self, plan: MultiPlan) -> list[Any]:
+        """Execute all of a plan or nothing; raises Unreachable or Refused.
 
-        What was written is known and told before the one who wrote it goes on.
+        The writes are in the copy and published as changes before this returns.
         """
         operations = [
-            Operation(each.kind, self._root + each.key, each.value, each.version, each.ephemeral)
-            for each in plan.operations
+            ZnodeOperation(
+                operation.kind,
+                self._root + operation.key,
+                operation.value,
+                operation.version,
+                operation.ephemeral,
+            )
+            for operation in plan.operations
         ]
         answers = await self.client.multi(operations)
         for operation, answer in zip(plan.operations, answers, strict=True):
             match operation:
-                case Operation("create", key, value, _, ephemeral):
-                    self._learn(key, Node(value, 0, self.client.session_id if ephemeral else 0))
-                case Operation("set", key, value):
-                    self._learn(key, Node(value, answer.version))
-                case Operation("delete", key):
-                    self._learn(key, None)
+                case ZnodeOperation("create", key, value, _, ephemeral):
+                    self._apply(key, Znode(value, 0, self.client.session_id if ephemeral else 0))
+                case ZnodeOperation("set", key, value):
+                    self._apply(key, Znode(value, answer.version))
+                case ZnodeOperation("delete", key):
+                    self._apply(key, None)
         return answers
 
-    # What ZooKeeper says
+    # Events of ZooKeeper
 
     def _on_state(self, state: str) -> None:
         if self._closed:
             return
         self._ready.clear()
         self._connection += 1
-        self._note(state)
+        self._count_transition(state)
         if state == CONNECTED:
             self.run(self._resume(self._connection))
-        elif self.client.refused:
-            self._failure = StoreError(f"ZooKeeper at {self._connect} refused our login")
+        elif self.client.auth_failed:
+            self._failure = MetaStoreError(f"ZooKeeper at {self._connect} rejected our credentials")
             log.error("%s", self._failure)
             self._ready.set()
             self._on_lost()
         elif state == LOST:
-            log.warning("the ZooKeeper session is lost; a new one is begun")
+            log.warning("ZooKeeper session expired; starting a new session")
             self._on_lost()
-            if self.client.ended:
-                self.run(self._start_again())
+            if self.client.stopped:
+                self.run(self._restart_client())
         else:
-            log.warning("the connection to ZooKeeper is lost; %s is tried again", self._connect)
+            log.warning("Lost the connection to ZooKeeper; reconnecting to %s", self._connect)
 
-    def _note(self, state: str) -> None:
-        """For those who watch."""
+    def _count_transition(self, state: str) -> None:
+        """Count the transitions for metrics."""
         self.disconnects += self.state == CONNECTED and state != CONNECTED
         self.expiries += state == LOST
         self.state = state
@@ -167,14 +179,14 @@ class Mirror:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _start_again(self) -> None:
-        """kazoo's thread has ended, of an error of its own: without it there is no session."""
-        log.error("the connection to ZooKeeper ended by itself, and is begun anew")
+    async def _restart_client(self) -> None:
+        """Restart kazoo, whose thread ended because of an error inside it."""
+        log.error("kazoo's connection thread died; starting it again")
         await asyncio.sleep(RESTART_S)
         await asyncio.to_thread(self.client.start)
 
     async def _resume(self, connection: int) -> None:
-        """After a connection was made: watch, read everything, tell what is different."""
+        """After a connection is made: set the watch, read everything, publish what differs."""
         try:
             async with self._reading:
                 if self._root:
@@ -182,41 +194,41 @@ class Mirror:
                 await self.client.watch(self._root or "/")
                 await self.client.sync(self._root or "/")
                 await self._read_all()
-        except Unreachable:
-            return  # the next connection begins anew
-        except Refused as error:
-            self._failure = StoreError(f"ZooKeeper at {self._connect} can't be used: {error!r}")
+        except UnknownOutcomeErrors:
+            return  # the next connection does all of this again
+        except ZooKeeperError as error:
+            self._failure = MetaStoreError(f"ZooKeeper at {self._connect} can't be used: {error!r}")
             log.error("%s", self._failure)
         if connection == self._connection:
             self._ready.set()
             await self._read_dirty()
 
     async def _read_all(self) -> None:
-        found: dict[str, Node] = {}
+        found: dict[str, Znode] = {}
         folders = [""]
         while folders:
-            names = await self.client.children([self._root + each or "/" for each in folders])
+            names = await self.client.children([self._root + folder or "/" for folder in folders])
             keys = [
                 f"{folder}/{name}"
                 for folder, children in zip(folders, names, strict=True)
                 for name in children or ()
-                if self._root or name != OWN[1:] or folder
+                if self._root or name != ZOOKEEPER_NODES[1:] or folder
             ]
             nodes = await self.client.read([self._root + key for key in keys])
             found |= {key: node for key, node in zip(keys, nodes, strict=True) if node is not None}
             folders = [key for key in keys if key in found and not found[key].owner]
         for key in [key for key in self.tree.nodes if key not in found]:
-            self._learn(key, None)
+            self._apply(key, None)
         for key, node in found.items():
-            self._learn(key, node)
+            self._apply(key, node)
 
     async def _read_dirty(self) -> None:
-        """Until nothing is left of which we were told that it changed.
+        """Read all znodes that events have named.
 
-        Whoever asks for something reads, too, and may be cancelled while it does: then somebody
-        else has to, because nobody is told twice.
+        A request that needs the newest state reads, too, and may be cancelled while it does. Then a
+        background task reads instead, because an event is not sent twice.
         """
-        with contextlib.suppress(*Unreachable):
+        with contextlib.suppress(*UnknownOutcomeErrors):
             async with self._reading:
                 while self._dirty and self._ready.is_set():
                     keys = list(self._dirty)
@@ -229,10 +241,10 @@ class Mirror:
                             self.run(self._read_dirty())
                         raise
                     for key, node in zip(keys, nodes, strict=True):
-                        self._learn(key, node)
+                        self._apply(key, node)
 
-    def _learn(self, key: str, node: Node | None) -> None:
-        """The newest state of a node; told on if it is a key's, and another (or another's)."""
+    def _apply(self, key: str, node: Znode | None) -> None:
+        """Apply the newest state of a znode; publish it if the key's value or owner changed."""
         before, old = self.tree.entry(key), self.tree.nodes.get(key)
         gone = []
         if node is None:
@@ -241,6 +253,6 @@ class Mirror:
             self.tree.put(key, node)
         after = self.tree.entry(key)
         if before != after or (old and node and old.owner != node.owner):
-            self._on_change(Change(key, after))
-        for each in gone[1:]:
-            self._on_change(Change(each, None))
+            self._on_change(KeyChange(key, after))
+        for child in gone[1:]:
+            self._on_change(KeyChange(child, None))

@@ -1,4 +1,4 @@
-"""A broker's zookeeper.* properties, as kazoo wants them."""
+"""A broker's zookeeper.* properties as options of kazoo."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
-from ottla.cluster.zookeeper import ZooKeeperStore
+from ottla.cluster.zookeeper_store import ZooKeeperStore
 from ottla.config import ServerConfig
 
 
 async def open_store(config: ServerConfig) -> ZooKeeperStore:
-    """The store that `zookeeper.connect` names. StoreError if it can't be reached."""
+    """Open the store at `zookeeper.connect`; StoreError if it can't be reached."""
     assert config.zookeeper_connect is not None
     session_ms = config.zookeeper_session_timeout_ms
     connection_ms = config.zookeeper_connection_timeout_ms
@@ -19,11 +19,11 @@ async def open_store(config: ServerConfig) -> ZooKeeperStore:
         config.zookeeper_connect,
         session_timeout_s=session_ms / 1000,
         connection_timeout_s=(connection_ms or session_ms) / 1000,
-        options=kazoo_options(config),
+        options=zookeeper_options(config),
     )
 
 
-def kazoo_options(config: ServerConfig) -> dict[str, Any]:
+def zookeeper_options(config: ServerConfig) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if config.zookeeper_ssl_client_enable:
         options |= {
@@ -40,6 +40,6 @@ def kazoo_options(config: ServerConfig) -> dict[str, Any]:
             "username": config.ottla_zookeeper_sasl_username,
             "password": config.ottla_zookeeper_sasl_password or "",
         }
-    if config.zookeeper_set_acl:  # others may look, as with Kafka
+    if config.zookeeper_set_acl:  # others may read, as with Kafka
         options["default_acl"] = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
     return options

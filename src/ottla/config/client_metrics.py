@@ -1,4 +1,4 @@
-"""What a subscription to clients' metrics may say (KIP-714)."""
+"""Validation of a subscription to clients' metrics (KIP-714)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MATCH_KEYS = (
     "client_source_address",
     "client_source_port",
 )
-"""What of a client a `match` can look at."""
+"""The attributes of a client that `match` can name."""
 
 
 def validate_client_metrics(values: Mapping[str, str]) -> None:
-    """Raise INVALID_REQUEST or INVALID_CONFIG, as Kafka does for each kind of fault."""
+    """INVALID_REQUEST or INVALID_CONFIG, as Kafka raises for each kind of fault."""
     for name in values:
         if name not in CLIENT_METRICS_CONFIGS:
             words = f"Unknown client metrics configuration: {name}"
@@ -39,7 +39,7 @@ def validate_client_metrics(values: Mapping[str, str]) -> None:
 
 
 def parse_match(text: str) -> dict[str, re.Pattern[str]]:
-    """Patterns by what they look at; the last one of a key counts. INVALID_CONFIG if it is wrong.
+    """Patterns by attribute; the last one of an attribute wins. INVALID_CONFIG for a bad pattern.
 
     Java's regular expressions are not quite Python's; those that people write for client ids and
     versions mean the same in both.

@@ -1,4 +1,4 @@
-"""What a property is: its name, type, default, legal values, and who may change it while we run."""
+"""The definition of a property: name, type, default, valid values, and how it can be updated."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from enum import IntEnum
 from ottla.errors import ErrorCode, KafkaError
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""A parsed value. A LIST is a tuple, so that a configuration can be shared without being copied."""
+"""A parsed value. A LIST is a tuple, so that a configuration can be shared without a copy."""
 
 Check = Callable[[Value], str | None]
-"""A validator: the reason why a value is refused, or None when it is fine."""
+"""A validator: returns why a value is invalid, or None if it is valid."""
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -43,15 +43,15 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-class Update(IntEnum):
-    """Whether a broker property can change while the broker runs, and for whom at once."""
+class UpdateMode(IntEnum):
+    """Whether a broker property can be updated while brokers run, and at what level."""
 
     READ_ONLY = 0
     PER_BROKER = 1
     CLUSTER_WIDE = 2
 
 
-class Source(IntEnum):
+class ValueSource(IntEnum):
     """Where a value came from, numbered as DescribeConfigs numbers it."""
 
     UNKNOWN = 0
@@ -75,23 +75,23 @@ LIST = ConfigType.LIST
 CLASS = ConfigType.CLASS
 PASSWORD = ConfigType.PASSWORD
 
-READ_ONLY = Update.READ_ONLY
-PER_BROKER = Update.PER_BROKER
-CLUSTER_WIDE = Update.CLUSTER_WIDE
+READ_ONLY = UpdateMode.READ_ONLY
+PER_BROKER = UpdateMode.PER_BROKER
+CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
 _RANGES = {INT: (-(2**31), INT_MAX), SHORT: (-(2**15), 2**15 - 1), LONG: (-(2**63), LONG_MAX)}
 
 
 @dataclass(slots=True)
-class Definition:
-    """One property. `used` is False for a name that Kafka knows and Ottla only tolerates."""
+class ConfigDefinition:
+    """One property. `used` is False for a property of Kafka's that Ottla accepts and ignores."""
 
     name: str
     type: ConfigType
     default: Value
     check: Check | None
     doc: str
-    update: Update = READ_ONLY
+    update: UpdateMode = READ_ONLY
     used: bool = True
     internal: bool = False
 
@@ -100,7 +100,7 @@ class Definition:
         return self.type is PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The typed, checked value of `text`; ValueError says why there is none."""
+        """The typed and validated value of `text`; ValueError says why it is invalid."""
         value = parse_type(text, self.type)
         reason = self.check(value) if self.check is not None else None
         if reason is not None:
@@ -109,7 +109,7 @@ class Definition:
 
 
 class ConfigError(Exception):
-    """Everything that is wrong with a configuration: (property, value, reason), all at once."""
+    """All problems of a configuration at once, each as (property, value, reason)."""
 
     def __init__(self, problems: list[tuple[str, str | None, str]]) -> None:
         super().__init__("\n".join(invalid_value(*problem) for problem in problems))
@@ -117,7 +117,7 @@ class ConfigError(Exception):
 
 
 def invalid_value(name: str, value: str | None, reason: str) -> str:
-    """The sentence that Kafka's clients and operators know for a bad value."""
+    """Kafka's message for an invalid value."""
     shown = "null" if value is None else value
     return f"Invalid value {shown} for configuration {name}: {reason}"
 
@@ -127,7 +127,7 @@ def invalid_config(message: str) -> KafkaError:
 
 
 def parse_type(text: str, kind: ConfigType) -> Value:
-    """Read `text` as Kafka's ConfigDef would; ValueError says why it cannot be."""
+    """Parse `text` as Kafka's ConfigDef does; ValueError says why it can't be parsed."""
     text = text.strip()
     if kind is BOOLEAN:
         word = text.lower()
@@ -138,7 +138,7 @@ def parse_type(text: str, kind: ConfigType) -> Value:
         return _parse_integer(text, kind)
     if kind is DOUBLE:
         try:
-            return float(text.replace("_", "?"))  # float() takes 1_000, Java does not
+            return float(text.replace("_", "?"))  # float() accepts 1_000, Java does not
         except ValueError:
             raise ValueError(f"Not a number of type {kind.name}") from None
     if kind is LIST:
@@ -205,7 +205,7 @@ def one_of(*words: str) -> Check:
 
 
 def list_of(*words: str, empty: bool = True) -> Check:
-    """A list without duplicates, of these words if any are given."""
+    """A list without duplicates, and only of `words` if there are any."""
 
     def check(value: Value) -> str | None:
         assert isinstance(value, tuple)

@@ -1,4 +1,4 @@
-"""Properties as one listener sees them: `listener.name.<listener>.<property>` wins over the plain.
+"""The properties of one listener: `listener.name.<listener>.<property>` overrides `<property>`.
 
 SASL's properties may also be meant for one mechanism of a listener:
 `listener.name.<listener>.<mechanism>.sasl.jaas.config`.
@@ -25,12 +25,12 @@ PER_MECHANISM = frozenset(
 )
 
 PER_LISTENER = ("ssl.", "sasl.", "ottla.sasl.", "connections.max.reauth.ms", "confluent.")
-"""Names that begin so are asked of a listener's settings, or are those of another program's client:
-ServerConfig has no attribute of them."""
+"""Prefixes of names that are looked up in a listener's settings, or that configure another
+program's client: ServerConfig has no attributes for them."""
 
 
 class ListenerSettings:
-    """`settings.get("ssl.client.auth")`, typed; ConfigError names the property that is wrong."""
+    """`settings.get("ssl.client.auth")`, typed; ConfigError names an invalid property."""
 
     def __init__(self, config: ServerConfig, listener: str) -> None:
         self._config = config
@@ -39,21 +39,21 @@ class ListenerSettings:
         self.listener = listener
 
     def get(self, name: str, mechanism: str | None = None) -> Value:
-        """The value for this listener, and for this mechanism of it where that may differ."""
+        """The value for this listener, and for this SASL mechanism if it may differ by that."""
         for full in self._names(name, mechanism):
             if full in self._texts:
                 return self._parsed(full, name)
         return self._config.get(name)
 
     def own(self, name: str, mechanism: str | None = None) -> Value:
-        """The value that was set for this listener (or mechanism) only; None if there is none."""
+        """The value that is set for this listener (or mechanism) only; None if there is none."""
         for full in self._names(name, mechanism):
             if full in self._texts:
                 return self._parsed(full, name)
         return None
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody has set it, for this listener or for all."""
+        """True if it is set, for this listener or for all."""
         return any(full in self._texts for full in (self._prefix + name, name))
 
     def _names(self, name: str, mechanism: str | None) -> list[str]:

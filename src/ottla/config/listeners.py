@@ -1,4 +1,4 @@
-"""`listeners` and `advertised.listeners`: where we listen, and where clients are told to come.
+"""`listeners` and `advertised.listeners`: where the broker listens, and where clients connect.
 
     PLAINTEXT://127.0.0.1:9092, INTERNAL://[::1]:0, EXTERNAL://:9094
 
@@ -24,7 +24,7 @@ _URI = re.compile(
 
 @dataclass(slots=True, frozen=True)
 class Listener:
-    """One end point. `host` is empty for every interface; IPv6 addresses are kept bare."""
+    """One endpoint. `host` is empty for all interfaces; IPv6 addresses have no brackets."""
 
     name: str
     host: str
@@ -37,7 +37,7 @@ class Listener:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine reaches it."""
+    """True if only this machine can reach `host`."""
     if host.lower() == "localhost":
         return True
     try:
@@ -47,7 +47,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """`NAME:PROTOCOL,...`; ValueError says which entry is wrong."""
+    """`NAME:PROTOCOL,...`; ValueError names the invalid entry."""
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = (part.strip() for part in entry.rpartition(":"))
@@ -62,7 +62,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_listeners(entries: tuple[str, ...], protocols: Mapping[str, str]) -> list[Listener]:
-    """ValueError says which entry is wrong, and why; names are upper case, as Kafka makes them."""
+    """ValueError names the invalid entry and the reason. Names become upper case, as in Kafka."""
     listeners: list[Listener] = []
     for entry in entries:
         match = _URI.match(entry)
@@ -93,9 +93,10 @@ def _refuse_duplicates(listeners: list[Listener]) -> None:
 def advertise(
     advertised: tuple[Listener, ...], bound_ports: Mapping[str, int]
 ) -> tuple[Listener, ...]:
-    """What clients are told, once the sockets are bound: real ports for 0, a name for no host."""
-    told = []
+    """The listeners to advertise once the sockets are bound: with the real port in place of 0, and
+    this machine's name in place of an empty host."""
+    resolved = []
     for listener in advertised:
         port = listener.port or bound_ports.get(listener.name, 0)
-        told.append(replace(listener, port=port, host=listener.host or socket.getfqdn()))
-    return tuple(told)
+        resolved.append(replace(listener, port=port, host=listener.host or socket.getfqdn()))
+    return tuple(resolved)

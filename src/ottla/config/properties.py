@@ -17,7 +17,7 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "": ""}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """All properties of a file; of a key that comes twice the last one counts, as in Java."""
+    """All properties of a file; the last one of a repeated key wins, as in Java."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)
@@ -45,7 +45,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Cut at the first blank, `=` or `:` that no backslash protects."""
+    """Split at the first blank, `=` or `:` that no backslash escapes."""
     end = 0
     while end < len(line) and line[end] not in " \t\f=:":
         end += 2 if line[end] == "\\" else 1

@@ -1,9 +1,8 @@
-"""The broker's configuration: `server.properties`, overrides, and what was changed since the start.
+"""The broker's configuration: `server.properties`, overrides, and dynamic changes.
 
-Values lie in layers, the upper ones win: what an operator set for this broker while it ran, what
-was set for the whole cluster, the file (and `--override`), the defaults. A ServerConfig never
-changes; a dynamic change makes a new one (`with_dynamic`), so that whoever holds it sees one
-consistent state.
+Values come in layers, and upper layers win: dynamic values of this broker, dynamic values of the
+whole cluster, the file (and `--override`), the defaults. A ServerConfig never changes; a dynamic
+change makes a new one (`with_dynamic`), so that its users always see one consistent state.
 """
 
 from __future__ import annotations
@@ -12,36 +11,36 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ottla.config.checks import contradictions
-from ottla.config.definition import ConfigError, Definition, Source, Value, format_value
+from ottla.config.contradictions import contradictions
+from ottla.config.definition import ConfigDefinition, ConfigError, Value, ValueSource, format_value
 from ottla.config.listener_settings import PER_LISTENER, PER_MECHANISM
 from ottla.config.listeners import Listener, parse_listeners, parse_protocol_map
 from ottla.config.properties import parse_properties
 from ottla.config.tables import BROKER_CONFIGS, FAMILIES, INTERNAL, RETIRED
-from ottla.config.tables.topics import TOPIC_CONFIGS, TOPIC_SYNONYMS, Synonym
+from ottla.config.tables.topics import TOPIC_CONFIGS, TOPIC_SYNONYMS, BrokerSynonym
 from ottla.config.tables.zookeeper import CLUSTER_DEFAULTS
 
 Problem = tuple[str, str | None, str]
 
 _BROKER_SYNONYMS = {
-    synonyms[0].name: tuple(each.name for each in synonyms)
+    synonyms[0].name: tuple(synonym.name for synonym in synonyms)
     for synonyms in TOPIC_SYNONYMS.values()
     if len(synonyms) > 1
 }
-"""Names that can stand in for the first of them: hours for milliseconds, but not the reverse."""
+"""Names that can replace the first of them: hours for milliseconds, but not the reverse."""
 
 
 @dataclass(slots=True, frozen=True)
-class Setting:
-    """One layer's word on a property: DescribeConfigs lists them all, the one that counts first."""
+class LayerValue:
+    """One layer's value of a property: DescribeConfigs lists them all, the effective one first."""
 
     name: str
     value: str | None
-    source: Source
+    source: ValueSource
 
 
 class ServerConfig:
-    """Every property of this broker, typed: `config.num_partitions` is `num.partitions`."""
+    """The typed properties of one broker: `config.num_partitions` is `num.partitions`."""
 
     node_id: int
     broker_rack: str | None
@@ -256,7 +255,7 @@ class ServerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic_broker: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises ConfigError with everything that is wrong, not only the first thing."""
+        """ConfigError names all problems, not only the first."""
         self.static = dict(properties)
         self.dynamic_default = dict(dynamic_default or {})
         self.dynamic_broker = dict(dynamic_broker or {})
@@ -271,13 +270,15 @@ class ServerConfig:
         if problems:
             raise ConfigError(problems)
         self.topic_defaults: dict[str, Value] = {
-            name: self.first_set(TOPIC_SYNONYMS[name]) if name in TOPIC_SYNONYMS else each.default
-            for name, each in TOPIC_CONFIGS.items()
+            name: self.first_set(TOPIC_SYNONYMS[name])
+            if name in TOPIC_SYNONYMS
+            else definition.default
+            for name, definition in TOPIC_CONFIGS.items()
         }
 
     @classmethod
     def load(cls, path: str | Path | None, overrides: Mapping[str, str]) -> ServerConfig:
-        """Read a properties file, if there is one; overrides win over it."""
+        """From a properties file, if any, and overrides, which win over it."""
         properties: dict[str, str] = {}
         if path is not None:
             try:
@@ -289,40 +290,40 @@ class ServerConfig:
     def with_dynamic(
         self, *, default: Mapping[str, str], broker: Mapping[str, str]
     ) -> ServerConfig:
-        """The same broker after a change that was made while it ran."""
+        """The configuration after a dynamic change."""
         return ServerConfig(self.static, dynamic_default=default, dynamic_broker=broker)
 
     def get(self, name: str) -> Value:
-        """The value of a property by Kafka's name; None where the default is 'unset'."""
+        """The value of a property by Kafka's name; None if it is unset by default."""
         return self._values[name]
 
-    def settings(self, name: str) -> list[Setting]:
-        """Every layer's word on a property and on its synonyms; the first one counts."""
+    def settings(self, name: str) -> list[LayerValue]:
+        """Every layer's value of a property and its synonyms; the first one is effective."""
         layers = (
-            (self.dynamic_broker, Source.DYNAMIC_BROKER),
-            (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
-            (self.static, Source.STATIC_BROKER),
+            (self.dynamic_broker, ValueSource.DYNAMIC_BROKER),
+            (self.dynamic_default, ValueSource.DYNAMIC_DEFAULT_BROKER),
+            (self.static, ValueSource.STATIC_BROKER),
         )
         names = _BROKER_SYNONYMS.get(name, (name,))
         found = [
-            Setting(each, _shown(each, layer[each]), source)
+            LayerValue(synonym, _shown(synonym, layer[synonym]), source)
             for layer, source in layers
-            for each in names
-            if each in layer
+            for synonym in names
+            if synonym in layer
         ]
         definition = BROKER_CONFIGS.get(name)
         if definition is not None and (default := self._default(definition)) is not None:
-            found.append(Setting(name, format_value(default), Source.DEFAULT))
+            found.append(LayerValue(name, format_value(default), ValueSource.DEFAULT))
         return found
 
-    def _default(self, definition: Definition) -> Value:
-        """Some are another in a cluster than for a broker that is alone."""
+    def _default(self, definition: ConfigDefinition) -> Value:
+        """The default of a property, which may differ in a cluster from that of a single broker."""
         if definition.name in CLUSTER_DEFAULTS and self.static.get("zookeeper.connect"):
             return CLUSTER_DEFAULTS[definition.name]
         return definition.default
 
-    def first_set(self, synonyms: Iterable[Synonym]) -> Value:
-        """The first of these that has a value, in the unit of the topic config it stands for."""
+    def first_set(self, synonyms: Iterable[BrokerSynonym]) -> Value:
+        """The first of these that is set, in the unit of the topic config."""
         for layer in (self.dynamic_broker, self.dynamic_default, self.static):
             for synonym in synonyms:
                 if synonym.name in layer:
@@ -334,7 +335,7 @@ class ServerConfig:
         return None
 
     def _texts(self) -> dict[str, str]:
-        """What is set in any layer, the upper one's where several say something."""
+        """What is set in any layer; upper layers win."""
         return {**self.static, **self.dynamic_default, **self.dynamic_broker}
 
     def _parse(self, problems: list[Problem]) -> dict[str, Value]:
@@ -352,7 +353,7 @@ class ServerConfig:
         return values
 
     def _resolve(self, problems: list[Problem]) -> None:
-        """Fill the typed attributes: plain ones as parsed, the derived ones after them."""
+        """Set the typed attributes: the plain ones as parsed, then the derived ones."""
         for name, definition in BROKER_CONFIGS.items():
             if definition.used and not name.startswith(PER_LISTENER):
                 setattr(self, name.replace(".", "_"), self._values[name])
@@ -373,7 +374,7 @@ class ServerConfig:
             self.node_id = broker_id
 
     def _resolve_times(self, problems: list[Problem]) -> None:
-        """Of ms, minutes and hours the finest that is set counts; negative is 'without limit'."""
+        """Of ms, minutes and hours the finest one that is set; negative means no limit."""
         for topic_name, attribute, least in (
             ("segment.ms", "log_roll_ms", 1),
             ("segment.jitter.ms", "log_roll_jitter_ms", 0),
@@ -413,7 +414,7 @@ class ServerConfig:
         self._resolve_inter_broker(problems)
 
     def _resolve_inter_broker(self, problems: list[Problem]) -> None:
-        """By name or by protocol. Where neither is set: PLAINTEXT as in Kafka, else the first."""
+        """By name or by protocol. If neither is set: PLAINTEXT as in Kafka, else the first one."""
         chosen = self._values["inter.broker.listener.name"]
         protocol = self._texts().get("security.inter.broker.protocol")
         names = [listener.name for listener in self.advertised_listeners]
@@ -426,7 +427,7 @@ class ServerConfig:
             self.inter_broker_listener_name = "PLAINTEXT" if "PLAINTEXT" in names else names[0]
 
     def _without_controllers(self, listeners: list[Listener]) -> tuple[Listener, ...]:
-        """A KRaft file also names the controllers' listeners, which nobody would answer here."""
+        """Drop the controllers' listeners of a KRaft file, which have no server here."""
         names = self._values["controller.listener.names"]
         assert isinstance(names, tuple)
         if names or self._values["process.roles"]:
@@ -452,7 +453,7 @@ class ServerConfig:
 
 
 def _unused(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """One line for all that was set in vain, apart from what a KRaft file says of controllers."""
+    """The properties that have no effect, apart from those about controllers in a KRaft file."""
     names = [
         name
         for name in properties
@@ -463,15 +464,15 @@ def _unused(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def known(name: str) -> bool:
-    """Whether Kafka, or Ottla, has a property of this name."""
+    """True if Kafka or Ottla has a property with this name."""
     return (
         name in BROKER_CONFIGS or name in RETIRED or name in INTERNAL or name.startswith(FAMILIES)
     )
 
 
-def definition_of(name: str) -> Definition | None:
-    """The definition behind a name; `listener.name.<listener>.` before one is looked through, and
-    so is the mechanism after it."""
+def definition_of(name: str) -> ConfigDefinition | None:
+    """The definition of a name, without the prefix `listener.name.<listener>.` and the mechanism
+    after it."""
     if not name.startswith("listener.name."):
         return BROKER_CONFIGS.get(name)
     _, _, own = name.removeprefix("listener.name.").partition(".")
@@ -481,14 +482,14 @@ def definition_of(name: str) -> Definition | None:
     return BROKER_CONFIGS.get(own)
 
 
-def _scaled(value: Value, synonym: Synonym) -> Value:
-    """Hours to milliseconds; -1 means 'without limit' in every unit."""
+def _scaled(value: Value, synonym: BrokerSynonym) -> Value:
+    """Hours to milliseconds; -1 means no limit in every unit."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value * synonym.factor
     return value
 
 
 def _shown(name: str, text: str) -> str | None:
-    """A secret is never shown; nor is a value whose type nobody knows."""
+    """None for a secret, and for an unknown property, which may be one."""
     definition = definition_of(name)
     return None if definition is None or definition.sensitive else text

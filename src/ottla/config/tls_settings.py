@@ -1,4 +1,4 @@
-"""A listener's TLS properties, read once: equal settings mean equal certificates."""
+"""A listener's TLS properties as values that can be compared for changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class StoreSettings:
     """A keystore or a truststore: a file, or PEM text (KIP-651)."""
 
     kind: str  # keystore or truststore, as in the names of its properties
-    type: str | None  # None where nobody has set it: the file's first bytes tell
+    type: str | None  # None if unset: the file's contents decide
     location: str | None
     password: str | None = field(repr=False)
     certificates: str | None
@@ -26,7 +26,7 @@ class StoreSettings:
 
 @dataclass(slots=True, frozen=True)
 class TlsSettings:
-    """What a listener's handshakes go by, on the server's side and on the client's."""
+    """The settings of a listener's handshakes, as a server and as a client."""
 
     listener: str
     keystore: StoreSettings
@@ -41,7 +41,7 @@ class TlsSettings:
 
 
 def tls_settings(settings: ListenerSettings, security_protocol: str) -> TlsSettings:
-    """ConfigError names the property that is wrong."""
+    """ConfigError names an invalid property."""
     return TlsSettings(
         settings.listener,
         _store(settings, "keystore"),
@@ -57,7 +57,7 @@ def tls_settings(settings: ListenerSettings, security_protocol: str) -> TlsSetti
 
 
 def _client_auth(settings: ListenerSettings, security_protocol: str) -> str:
-    """Clients of SASL_SSL prove who they are by SASL: only a listener's own word counts there
+    """With SASL_SSL clients authenticate by SASL, so only the listener's own setting applies
     (KIP-684)."""
     own = settings.own("ssl.client.auth")
     if security_protocol == "SASL_SSL":

@@ -1,4 +1,4 @@
-"""What holds for a topic, and what a client may not ask for."""
+"""The effective configuration of a topic, and the validation of its overrides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.spelling import did_you_mean
 
 
 def topic_config(server: ServerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
-    """What holds for a topic: its own settings over the broker's. Overrides are valid by now."""
+    """The effective configs of a topic: its overrides, which must be valid, over the broker's."""
     effective = dict(server.topic_defaults)
     for name, text in overrides.items():
         effective[name] = TOPIC_CONFIGS[name].parse(text)
@@ -19,7 +19,7 @@ def topic_config(server: ServerConfig, overrides: Mapping[str, str]) -> dict[str
 
 
 def validate_topic_overrides(server: ServerConfig, overrides: Mapping[str, str | None]) -> None:
-    """Raise INVALID_CONFIG for an unknown name, a bad value, or values at odds with each other."""
+    """INVALID_CONFIG for an unknown name, an invalid value, or contradictory values."""
     for name, text in overrides.items():
         definition = TOPIC_CONFIGS.get(name)
         if definition is None:

@@ -1,4 +1,4 @@
-"""What a connector is made of. A connector says how the work is cut; its tasks do it.
+"""The API for connector authors. A connector divides the work into tasks; the tasks do it.
 
     class LinesSource(SourceConnector):
         task_class = LinesTask
@@ -11,9 +11,9 @@
         def start(self, props, context): ...
         def poll(self): return [SourceRecord({"file": name}, {"line": 7}, topic, value=line)]
 
-Methods, their order and their meaning are Kafka Connect's. A class is made without arguments.
-Tasks run on Spark's executors: their configs are plain text, and nothing else is shared with the
-connector. Raise RetriableException for what may pass, ConnectException for what fails the task.
+Methods, their order and their meaning are Kafka Connect's. Classes are instantiated without
+arguments. Tasks run on Spark's executors: their configs are strings, and they share nothing else
+with the connector. Raise RetriableException if a retry may help, ConnectException to fail the task.
 """
 
 from __future__ import annotations
@@ -57,28 +57,28 @@ class ConnectorTransactionBoundaries(Enum):
     UNSUPPORTED = "unsupported"
 
 
-# What the runtime gives.
+# What the framework provides.
 
 
 class ConnectorContext(Protocol):
     def request_task_reconfiguration(self) -> None:
-        """The tasks should be cut anew: `task_configs` is asked again."""
+        """Ask the framework to call `task_configs` again, because the tasks should change."""
 
     def raise_error(self, error: Exception) -> None:
-        """The connector failed outside of a call."""
+        """Report that the connector has failed, outside of a call by the framework."""
 
     def offset(self, partition: Mapping[str, Any]) -> SourceOffset | None:
         """Sources: the last committed offset of a source partition."""
 
 
 class TransactionContext(Protocol):
-    """Where transactions end, for a task that says so by itself (KIP-618)."""
+    """For tasks that define their own transaction boundaries (KIP-618)."""
 
     def commit_transaction(self, record: SourceRecord | None = None) -> None:
-        """With this record, which is the last of its transaction, or with the next poll."""
+        """Commit after this record or, without one, after the records of the next poll."""
 
     def abort_transaction(self, record: SourceRecord | None = None) -> None:
-        """All records since the last end are left out, and not asked for again."""
+        """Drop all records of the open transaction; they are not polled again."""
 
 
 class SourceTaskContext(Protocol):
@@ -87,7 +87,7 @@ class SourceTaskContext(Protocol):
 
     @property
     def transaction_context(self) -> TransactionContext | None:
-        """None unless `transaction.boundary` is `connector`, and the worker has transactions."""
+        """None unless `transaction.boundary` is `connector` and exactly-once is enabled."""
 
     def offset(self, partition: Mapping[str, Any]) -> SourceOffset | None:
         """The last committed offset of a source partition, if there is one."""
@@ -99,7 +99,7 @@ class SourceTaskContext(Protocol):
 
 class ErrantRecordReporter(Protocol):
     def report(self, record: SinkRecord, error: Exception) -> None:
-        """To the dead letter topic and the log; raises if errors are not tolerated."""
+        """Send it to the dead letter queue and the log; raises unless errors are tolerated."""
 
 
 class SinkTaskContext(Protocol):
@@ -111,13 +111,13 @@ class SinkTaskContext(Protocol):
 
     @property
     def errant_record_reporter(self) -> ErrantRecordReporter | None:
-        """None where neither a dead letter topic nor tolerance nor logging was asked for."""
+        """None unless a dead letter queue or error logging is configured."""
 
     def offset(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Start from here: to be called in `start` or `open`."""
+        """Rewind the consumer to these offsets."""
 
     def timeout(self, timeout_ms: int) -> None:
-        """How long to wait before `put` is tried again after a RetriableException."""
+        """How long to wait before the retry of `put` after a RetriableException."""
 
     def request_commit(self) -> None: ...
 
@@ -126,11 +126,11 @@ class SinkTaskContext(Protocol):
     def resume(self, *partitions: TopicPartition) -> None: ...
 
 
-# What a connector's author writes.
+# What a connector's author implements.
 
 
 class Connector:
-    """How the work is cut into tasks."""
+    """Divides the work into tasks."""
 
     task_class: ClassVar[type[Task]]
     context: ConnectorContext  # set before `start`
@@ -142,29 +142,29 @@ class Connector:
         return ConfigDef()
 
     def start(self, props: Props) -> None:
-        """Once, before task_configs; also when the config has changed."""
+        """Called once, before task_configs. A changed config starts a new instance."""
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """The configs of at most that many tasks."""
+        """The configs of the tasks, at most `max_tasks` of them."""
         raise NotImplementedError
 
     def stop(self) -> None:
         pass
 
     def validate(self, props: Props) -> list[ConfigValue]:
-        """All settings with their errors; checks beyond ConfigDef's are added here."""
+        """All settings with their errors. Override to add checks beyond ConfigDef's."""
         return self.config_def().validate(props)
 
 
 class SourceConnector(Connector):
-    """Copies something into topics."""
+    """Copies data from another system into topics."""
 
     def exactly_once_support(self, props: Props) -> ExactlyOnceSupport | None:
-        """SUPPORTED if its tasks always go on from the offsets they are given."""
+        """SUPPORTED if the tasks always resume from the committed source offsets."""
         return None
 
     def can_define_transaction_boundaries(self, props: Props) -> ConnectorTransactionBoundaries:
-        """SUPPORTED if its tasks use the TransactionContext that they are given."""
+        """SUPPORTED if the tasks use the TransactionContext."""
         return ConnectorTransactionBoundaries.UNSUPPORTED
 
     def alter_offsets(
@@ -172,20 +172,21 @@ class SourceConnector(Connector):
         props: Props,
         offsets: Sequence[tuple[Mapping[str, Any], SourceOffset | None]],
     ) -> bool:
-        """Checks offsets that a person wants to set (None: to forget); False: can't tell."""
+        """Check offsets that a user wants to set (None: to delete). Raise if they are invalid;
+        return False if the connector cannot tell."""
         return False
 
 
 class SinkConnector(Connector):
-    """Copies topics to something."""
+    """Copies records from topics to another system."""
 
     def alter_offsets(self, props: Props, offsets: Mapping[TopicPartition, int | None]) -> bool:
-        """As for a source; also the place to change what the system outside has kept."""
+        """As for a source. A connector that keeps offsets in its target system alters them here."""
         return False
 
 
 class Task:
-    """A share of the work. `start` first, `stop` last."""
+    """A part of the connector's work. `start` is called first, `stop` last."""
 
     def version(self) -> str:
         return "undefined"
@@ -195,24 +196,24 @@ class Task:
 
 
 class SourceTask(Task):
-    """Reads. What `poll` returns is written in order; offsets are committed with the records."""
+    """Reads. Records that `poll` returns are written in order, with their source offsets."""
 
     def start(self, props: Props, context: SourceTaskContext) -> None:
         raise NotImplementedError
 
     def poll(self) -> Sequence[SourceRecord] | None:
-        """The next records; None or none at all where there are none now. May wait shortly."""
+        """The next records; None or an empty list if there are none now. May block briefly."""
         raise NotImplementedError
 
     def commit(self) -> None:
         """All that was polled so far is committed."""
 
     def commit_record(self, record: SourceRecord) -> None:
-        """This record is committed, or was left out by a transform or by tolerance."""
+        """This record is committed, or was dropped by a transform or because it is bad."""
 
 
 class SinkTask(Task):
-    """Writes. After `flush` (or `pre_commit`) what was put may never be given again."""
+    """Writes. Records before the offsets that `pre_commit` returns are not delivered again."""
 
     def start(self, props: Props, context: SinkTaskContext) -> None:
         raise NotImplementedError
@@ -224,10 +225,10 @@ class SinkTask(Task):
         raise NotImplementedError
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """All records before these offsets are to be safe when this returns."""
+        """Must return only when all records before these offsets are durable."""
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """The offsets that may be committed: by default all, after `flush`."""
+        """The offsets that may be committed: by default all of them, after `flush`."""
         self.flush(offsets)
         return offsets
 

@@ -7,7 +7,7 @@
     )
     settings = CONFIG.parse({"file": "/tmp/x"})     # {"file": "/tmp/x", "batch.size": 2000}
 
-`parse` raises ConfigException at the first thing that is wrong; `validate` finds all of them, and
+`parse` raises ConfigException at the first error; `validate` collects all errors, and
 `infos` gives REST's answer. Error texts are Kafka's.
 """
 
@@ -20,17 +20,17 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from ottla.connect.errors import ConfigException
+from ottla.connect.validators import Validator
 from ottla.rows.java.text import java_text
 
-Validator = Callable[[str, Any], None]
 COMMA: Final = re.compile(r"\s*,\s*")
 
 
-class _Missing(Enum):
+class _NoDefault(Enum):
     NO_DEFAULT = "no default"
 
 
-NO_DEFAULT: Final = _Missing.NO_DEFAULT  # the setting must be given
+NO_DEFAULT: Final = _NoDefault.NO_DEFAULT  # the setting must be given
 
 
 class ConfigType(Enum):
@@ -59,7 +59,7 @@ class Width(Enum):
 
 
 class Recommender(Protocol):
-    """What a setting may be, given the others."""
+    """Possible values of a setting, given the other settings."""
 
     def valid_values(self, name: str, parsed: Mapping[str, Any]) -> list[Any]: ...
 
@@ -122,7 +122,7 @@ class ConfigKey:
 
 @dataclass(slots=True)
 class ConfigValue:
-    """What was given for one setting, and what is wrong with it."""
+    """The value of one setting, with its errors."""
 
     name: str
     value: Any = None
@@ -132,11 +132,11 @@ class ConfigValue:
 
     def info(self, type: ConfigType | None, prefix: str = "") -> dict[str, Any]:
         """The `value` of REST's answer."""
-        each = ConfigType.STRING if type is ConfigType.LIST else type
+        item_type = ConfigType.STRING if type is ConfigType.LIST else type
         return {
             "name": prefix + self.name,
             "value": as_text(self.value, type),
-            "recommended_values": [as_text(value, each) for value in self.recommended_values],
+            "recommended_values": [as_text(value, item_type) for value in self.recommended_values],
             "errors": list(self.errors),
             "visible": self.visible,
         }
@@ -183,14 +183,14 @@ class ConfigDef:
         return self
 
     def embed(self, prefix: str, group: str, order: int, other: ConfigDef) -> ConfigDef:
-        """The settings of a part, under its prefix; checks of theirs see their own names."""
-        for place, key in enumerate(other.in_order(), order):
+        """Adds another definition under a prefix; its validators see names without it."""
+        for index, key in enumerate(other.in_order(), order):
             self.add(
                 replace(
                     key,
                     name=prefix + key.name,
                     group=group + (f": {key.group}" if key.group is not None else ""),
-                    order=place,
+                    order=index,
                     dependents=tuple(prefix + name for name in key.dependents),
                     validator=_without(prefix, key.validator),
                 )
@@ -198,8 +198,8 @@ class ConfigDef:
         return self
 
     def in_order(self) -> list[ConfigKey]:
-        """As Kafka sorts them: by group, by place, required ones first, by importance, by name."""
-        groups = {name: place for place, name in enumerate(self.groups)}
+        """Kafka's order: by group, order, required first, importance, name."""
+        groups = {name: index for index, name in enumerate(self.groups)}
         ranks = list(Importance)
         return sorted(
             self.keys.values(),
@@ -217,21 +217,21 @@ class ConfigDef:
         return list(self.keys)
 
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        """Typed values for every setting; the first one that is wrong is raised."""
+        """Typed values of all settings; raises ConfigException at the first error."""
         return {key.name: _parsed(key, props) for key in self.keys.values()}
 
     def validate(self, props: Mapping[str, Any]) -> list[ConfigValue]:
-        """Every setting with all that is wrong with it, and what is recommended."""
+        """Every setting with all its errors and recommended values."""
         return list(self.validate_all(props).values())
 
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
-        values = {key.name: _looked_at(key, props) for key in self.keys.values()}
+        values = {key.name: _checked_value(key, props) for key in self.keys.values()}
         parsed = {name: value.value for name, value in values.items()}
         for key in self.keys.values():
             _recommend(key, values[key.name], parsed)
         for name in self._undefined_dependents():
-            told = f"{name} is referred in the dependents, but not defined."
-            values[name] = ConfigValue(name, errors=[told], visible=False)
+            message = f"{name} is referred in the dependents, but not defined."
+            values[name] = ConfigValue(name, errors=[message], visible=False)
         return values
 
     def validate_with(
@@ -239,9 +239,9 @@ class ConfigDef:
         props: Mapping[str, Any],
         problems: Callable[[dict[str, Any]], Iterable[tuple[str, str]]],
     ) -> dict[str, ConfigValue]:
-        """And what is wrong between settings that are right one by one: name and message."""
+        """`validate_all`, plus `problems` between settings: pairs of name and message."""
         values = self.validate_all(props)
-        for name, text in problems({each.name: each.value for each in values.values()}):
+        for name, text in problems({value.name: value.value for value in values.values()}):
             values[name].errors.append(text)
         return values
 
@@ -250,14 +250,14 @@ class ConfigDef:
         return list(dict.fromkeys(name for name in named if name not in self.keys))
 
     def infos(self, name: str, values: Iterable[ConfigValue]) -> dict[str, Any]:
-        """REST's answer (ConfigInfos): definitions beside values, and how many errors."""
+        """REST's ConfigInfos: definitions, values, and the error count."""
         by_name = {value.name: value for value in values}
         unknown = [value for value in by_name.values() if value.name not in self.keys]
         configs = [{"definition": None, "value": value.info(None)} for value in unknown]
         for key in self.keys.values():
             value = by_name.get(key.name)
-            told = value.info(key.type) if value is not None else None
-            configs.append({"definition": key.info(), "value": told})
+            info = value.info(key.type) if value is not None else None
+            configs.append({"definition": key.info(), "value": info})
         errors = sum(len(value.errors) for value in by_name.values())
         return {"name": name, "error_count": errors, "groups": self.groups, "configs": configs}
 
@@ -288,23 +288,23 @@ def _missing(key: ConfigKey) -> str:
     return f'Missing required configuration "{key.name}" which has no default value.'
 
 
-def _looked_at(key: ConfigKey, props: Mapping[str, Any]) -> ConfigValue:
-    seen = ConfigValue(key.name)
+def _checked_value(key: ConfigKey, props: Mapping[str, Any]) -> ConfigValue:
+    checked = ConfigValue(key.name)
     if key.name in props:
         try:
-            seen.value = parse_type(key.name, props[key.name], key.type)
+            checked.value = parse_type(key.name, props[key.name], key.type)
         except ConfigException as error:
-            seen.errors.append(str(error))
+            checked.errors.append(str(error))
     elif key.default is NO_DEFAULT:
-        seen.errors.append(_missing(key))
+        checked.errors.append(_missing(key))
     else:
-        seen.value = key.default
+        checked.value = key.default
     if key.validator is not None:
         try:
-            key.validator(key.name, seen.value)
+            key.validator(key.name, checked.value)
         except ConfigException as error:
-            seen.errors.append(str(error))
-    return seen
+            checked.errors.append(str(error))
+    return checked
 
 
 def _recommend(key: ConfigKey, value: ConfigValue, parsed: Mapping[str, Any]) -> None:
@@ -328,7 +328,7 @@ INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 def parse_type(name: str, value: Any, type: ConfigType) -> Any:
-    """A value of the type, from text or from Python's own; ConfigException if it can't be."""
+    """The value as this type, from text or a Python value; raises ConfigException."""
     if value is None:
         return None
     if type in INTEGERS:
@@ -345,8 +345,8 @@ def _integer(name: str, value: Any, type: ConfigType) -> int:
         return int(text)
     if isinstance(value, int) and not isinstance(value, bool) and _fits(value, bits):
         return value
-    told = f"Expected value to be a {called}, but it was a {value.__class__.__name__}"
-    raise ConfigException.of(name, value, told)
+    message = f"Expected value to be a {called}, but it was a {value.__class__.__name__}"
+    raise ConfigException.of(name, value, message)
 
 
 def _fits(number: int, bits: int) -> bool:
@@ -364,8 +364,8 @@ def _boolean(name: str, value: Any) -> bool:
 def _string(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value.strip()
-    told = f"Expected value to be a string, but it was a {type(value).__name__}"
-    raise ConfigException.of(name, value, told)
+    message = f"Expected value to be a string, but it was a {type(value).__name__}"
+    raise ConfigException.of(name, value, message)
 
 
 def _password(name: str, value: Any) -> Password:
@@ -380,8 +380,8 @@ def _double(name: str, value: Any) -> float:
             return float(value.strip())
         except ValueError:
             raise ConfigException.of(name, value, "Not a number of type DOUBLE") from None
-    told = f"Expected value to be a double, but it was a {type(value).__name__}"
-    raise ConfigException.of(name, value, told)
+    message = f"Expected value to be a double, but it was a {type(value).__name__}"
+    raise ConfigException.of(name, value, message)
 
 
 def _list(name: str, value: Any) -> list[Any]:
@@ -394,7 +394,7 @@ def _list(name: str, value: Any) -> list[Any]:
 
 
 def _class(name: str, value: Any) -> Any:
-    """A class or the name of one; plugins.py knows what it names."""
+    """A class or its name, which plugins.py resolves."""
     if isinstance(value, type):
         return value
     if isinstance(value, str):
@@ -417,7 +417,7 @@ def as_text(value: Any, type: ConfigType | None) -> str | None:
     if value is None:
         return None
     if type is ConfigType.LIST and isinstance(value, list):
-        return ",".join(java_text(each) for each in value)
+        return ",".join(java_text(item) for item in value)
     if isinstance(value, Password):
         return repr(value)
     if callable(value) and hasattr(value, "__qualname__"):

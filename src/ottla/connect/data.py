@@ -1,4 +1,4 @@
-"""Connect's data: schemas, structs, records. One door for who writes a connector."""
+"""Connect's data API for connector authors: schemas, structs, records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong in Connect, by Kafka's names."""
+"""Connect's exceptions, by Kafka's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ConnectException(Exception):
 
 
 class DataException(ConnectException):
-    """A value that doesn't fit its schema, or can't be converted."""
+    """A value that does not match its schema, or cannot be converted."""
 
     java_name = "org.apache.kafka.connect.errors.DataException"
 
@@ -24,7 +24,7 @@ class SchemaBuilderException(DataException):
 
 
 class RetriableException(ConnectException):
-    """May pass by itself: the same thing is tried again."""
+    """A retry of the same call may succeed."""
 
     java_name = "org.apache.kafka.connect.errors.RetriableException"
 
@@ -34,7 +34,7 @@ class IllegalArgumentException(ConnectException):
 
 
 class ConfigException(ConnectException):
-    """A setting that can't be used; `ConfigException.of` gives Kafka's text for one value."""
+    """An invalid setting; `ConfigException.of` builds Kafka's message for one value."""
 
     java_name = "org.apache.kafka.common.config.ConfigException"
 
@@ -45,7 +45,7 @@ class ConfigException(ConnectException):
 
 
 def java_name(error: BaseException) -> str:
-    """The class that Kafka would name; a Python error has its own name."""
+    """Kafka's class for this error; a Python error keeps its own name."""
     named = getattr(error, "java_name", None)
     if isinstance(named, str):
         return named

@@ -1,6 +1,6 @@
-"""Levels of loggers, asked and set as Kafka Connect does: by log4j's names for them.
+"""Logger levels, read and set as in Kafka Connect's /admin/loggers: by log4j's names.
 
-Setting a logger's level sets that of all loggers below it that there are.
+Setting a logger's level also sets the level of all existing loggers below it.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ class Loggers:
         self._modified: dict[str, int] = {}
 
     def all(self) -> dict[str, dict[str, Any]]:
-        """Of the loggers that have a level of their own."""
+        """The loggers that have an explicit level."""
         found = {name: logger for name, logger in _loggers().items() if logger.level}
-        return {name: self._told(name, logger) for name, logger in sorted(found.items())}
+        return {name: self._described(name, logger) for name, logger in sorted(found.items())}
 
     def one(self, name: str) -> dict[str, Any] | None:
         logger = _loggers().get(name)
-        return self._told(name, logger) if logger else None
+        return self._described(name, logger) if logger else None
 
     def set(self, name: str, level: str) -> list[str]:
-        """The loggers whose level is this one now; a level that nobody knows sets none."""
+        """Returns the loggers that were set; an unknown level sets none."""
         number = LEVELS.get(level.upper())
         if number is None:
             return []
         below = {
-            each: found
-            for each, found in _loggers().items()
-            if name == ROOT or each == name or each.startswith(f"{name}.")
+            logger_name: found
+            for logger_name, found in _loggers().items()
+            if name == ROOT or logger_name == name or logger_name.startswith(f"{name}.")
         }
         logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
         affected = below or {name: logger}
         with self._lock:
-            for each, found in affected.items():
+            for logger_name, found in affected.items():
                 if found.level != number:
-                    self._modified[each] = self._now_ms()
+                    self._modified[logger_name] = self._now_ms()
                 found.setLevel(number)
-            logger.setLevel(number)  # those that come later below it
+            logger.setLevel(number)  # inherited by loggers that are created later
         return sorted(affected)
 
-    def _told(self, name: str, logger: logging.Logger) -> dict[str, Any]:
+    def _described(self, name: str, logger: logging.Logger) -> dict[str, Any]:
         return {
             "level": _name(logger.getEffectiveLevel()),
             "last_modified": self._modified.get(name),
@@ -72,10 +72,10 @@ class Loggers:
 
 def _loggers() -> dict[str, logging.Logger]:
     known = dict(logging.root.manager.loggerDict)
-    named = {name: each for name, each in known.items() if isinstance(each, logging.Logger)}
+    named = {name: logger for name, logger in known.items() if isinstance(logger, logging.Logger)}
     return {**named, ROOT: logging.root}
 
 
 def _name(number: int) -> str:
-    """The next lower level that has a name in log4j."""
+    """The closest lower level that log4j has a name for."""
     return next((name for level, name in _NAMES if number >= level), "ALL")

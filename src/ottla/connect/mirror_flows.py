@@ -1,4 +1,4 @@
-"""mm2.properties: which clusters are mirrored to which, and with what settings. No I/O.
+"""mm2.properties: which cluster is replicated to which, and with what settings. No I/O.
 
     clusters = primary, backup
     primary.bootstrap.servers = a:9092
@@ -6,8 +6,9 @@
     primary->backup.enabled = true
     primary->backup.topics = orders.*
 
-A flow is a pair of clusters, with a herder of its own in the cluster that is written to, whose
-topics have Kafka's names. A setting of a pair wins over one of a cluster, that over a plain one.
+A replication flow is a pair of clusters. Each flow has its own herder, whose internal topics are in
+the target cluster and have Kafka's names. A flow's setting overrides a cluster's, which overrides a
+global one.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ OF_WORKER: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """`worker`: the properties of its worker. `connectors`: by name, their configs."""
+class MirrorFlow:
+    """`worker`: the worker's properties. `connectors`: name -> config."""
 
     source: str
     target: str
@@ -43,32 +44,36 @@ class Flow:
         return f"{self.source}->{self.target}"
 
 
-def flows_of(properties: Mapping[str, str], near: Collection[str] = ()) -> list[Flow]:
-    """`near`: only what is written to these clusters (--clusters)."""
-    clusters = [each.strip() for each in properties.get("clusters", "").split(",") if each.strip()]
+def mirror_flows(properties: Mapping[str, str], near: Collection[str] = ()) -> list[MirrorFlow]:
+    """`near`: only the flows into these clusters (--clusters)."""
+    clusters = [
+        cluster.strip() for cluster in properties.get("clusters", "").split(",") if cluster.strip()
+    ]
     if not clusters:
         raise ConfigException(
             'Missing required configuration "clusters" which has no default value.'
         )
-    for each in (*near, *clusters):
-        if each not in clusters:
-            raise ConfigException(f"--clusters {each}: not one of {', '.join(clusters)}")
-        if not properties.get(f"{each}.bootstrap.servers"):
-            raise ConfigException(f"{each}.bootstrap.servers: where is that cluster?")
-    targets = [each for each in clusters if not near or each in near]
-    pairs = [(one, other) for one in clusters for other in targets if one != other]
-    found = [_flow(properties, clusters, *each) for each in pairs]
-    return [each for each in found if each.connectors]
+    for cluster in (*near, *clusters):
+        if cluster not in clusters:
+            raise ConfigException(f"--clusters {cluster}: not one of {', '.join(clusters)}")
+        if not properties.get(f"{cluster}.bootstrap.servers"):
+            raise ConfigException(f"{cluster}.bootstrap.servers: where is that cluster?")
+    targets = [cluster for cluster in clusters if not near or cluster in near]
+    pairs = [(cluster, other) for cluster in clusters for other in targets if cluster != other]
+    found = [_flow(properties, clusters, *pair) for pair in pairs]
+    return [flow for flow in found if flow.connectors]
 
 
-def _flow(properties: Mapping[str, str], clusters: list[str], source: str, target: str) -> Flow:
+def _flow(
+    properties: Mapping[str, str], clusters: list[str], source: str, target: str
+) -> MirrorFlow:
     own = _under(properties, f"{source}->{target}.")
     plain = {
         name: value
         for name, value in properties.items()
         if "->" not in name
         and name != "clusters"
-        and not any(name.startswith(f"{each}.") for each in clusters)
+        and not any(name.startswith(f"{cluster}.") for cluster in clusters)
     }
     at_target = _under(properties, f"{target}.")
     worker = {name: value for name, value in plain.items() if name.startswith(OF_WORKER)}
@@ -89,11 +94,11 @@ def _flow(properties: Mapping[str, str], clusters: list[str], source: str, targe
         "source.cluster.alias": source,
         "target.cluster.alias": target,
     }
-    return Flow(source, target, worker, _connectors(settings))
+    return MirrorFlow(source, target, worker, _connectors(settings))
 
 
 def _connectors(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """A heartbeat is sent also where nothing is mirrored, unless it is turned off, as in Kafka."""
+    """As in Kafka, heartbeats are sent for disabled flows too, unless they are turned off."""
     enabled = settings.get("enabled", "false").lower() == "true"
     beats = settings.get("emit.heartbeats.enabled", "true").lower() == "true"
     names = [*(CONNECTORS if enabled else ()), *([HEARTBEAT] if beats else ())]

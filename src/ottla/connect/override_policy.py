@@ -1,13 +1,13 @@
-"""connector.client.config.override.policy: what connectors may say of their clients (KIP-458).
+"""connector.client.config.override.policy: which client settings connectors may set (KIP-458).
 
     All        everything (the default, as in Kafka)
-    Principal  who a connector is: security.protocol, sasl.jaas.config, sasl.mechanism
+    Principal  the connector's identity: security.protocol, sasl.jaas.config, sasl.mechanism
     None       nothing
-    Allowlist  what connector.client.config.override.allowlist lists
+    Allowlist  the settings in connector.client.config.override.allowlist
 
-Whatever the policy, a connector names no place to fetch a token from: the worker would read files
-and reach hosts for whoever may create connectors (CVE-2025-27817). Nor does it name a keytab or
-tickets: those of the worker's machine are not the connector's.
+No policy lets a connector set a URL to fetch tokens from, because then every user with the right to
+create connectors could make the worker read files and connect to hosts (CVE-2025-27817). Nor may it
+set a keytab or a ticket cache: those of the worker's machine do not belong to the connector.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ KERBEROS: Final = "sasl.kerberos."
 POLICIES: Final = ("All", "Principal", "None", "Allowlist")
 
 
-def policy_of(worker: Mapping[str, str]) -> str:
-    """ConfigException for one that is not known: it must not mean All."""
+def override_policy_of(worker: Mapping[str, str]) -> str:
+    """Raises ConfigException for an unknown policy, which must not silently mean All."""
     said = worker.get(POLICY, "All").strip()
     name = said.removeprefix(PACKAGE).removesuffix(SUFFIX)
     for known in POLICIES:
@@ -43,13 +43,13 @@ def policy_of(worker: Mapping[str, str]) -> str:
 def override_problems(
     config: Mapping[str, str], worker: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """(setting, why not) of each override that the worker's policy does not allow."""
-    policy = policy_of(worker)
+    """(setting, message) for each override that the worker's policy does not allow."""
+    policy = override_policy_of(worker)
     listed = frozenset(name.strip() for name in worker.get(ALLOWLIST, "").split(","))
     allowed = {"Principal": PRINCIPAL, "None": frozenset[str](), "Allowlist": listed}
     problems = []
     for name, value in config.items():
-        prefix = next((each for each in PREFIXES if name.startswith(each)), None)
+        prefix = next((prefix for prefix in PREFIXES if name.startswith(prefix)), None)
         if prefix is None:
             continue
         plain = name.removeprefix(prefix)
@@ -58,14 +58,14 @@ def override_problems(
         elif plain == "sasl.jaas.config" and _is_kerberos(value):
             problems.append((name, "Krb5LoginModule can be set for the worker only."))
         elif policy != "All" and plain not in allowed[policy]:
-            told = f"The '{policy}' policy does not allow '{plain}' to be overridden in the"
-            problems.append((name, f"{told} connector configuration."))
+            text = f"The '{policy}' policy does not allow '{plain}' to be overridden in the"
+            problems.append((name, f"{text} connector configuration."))
     return problems
 
 
 def _is_kerberos(jaas: str) -> bool:
-    """By what it means: a name may be written with escapes."""
+    """Parsed, because the login module's name may contain escapes."""
     try:
         return parse_jaas(jaas).module == GSSAPI
     except ValueError:
-        return False  # nobody logs in with it
+        return False  # an invalid config cannot log in either

@@ -1,4 +1,4 @@
-"""One plugin: a class that can be named in a config, loaded when it is needed."""
+"""A plugin: a class that configs can name, imported when it is needed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import ottla
 UNDEFINED: Final = "undefined"
 
 
-class Kind(Enum):
-    """The value is what REST calls it."""
+class PluginType(Enum):
+    """The values are REST's."""
 
     SOURCE = "source"
     SINK = "sink"
@@ -23,20 +23,20 @@ class Kind(Enum):
     PREDICATE = "predicate"
 
 
-# The name of the interface in Kafka, which its messages tell.
+# The interface's name in Kafka, for error messages.
 INTERFACES: Final = {
-    Kind.SOURCE: "Connector",
-    Kind.SINK: "Connector",
-    Kind.CONVERTER: "Converter",
-    Kind.HEADER_CONVERTER: "HeaderConverter",
-    Kind.TRANSFORM: "Transformation",
-    Kind.PREDICATE: "Predicate",
+    PluginType.SOURCE: "Connector",
+    PluginType.SINK: "Connector",
+    PluginType.CONVERTER: "Converter",
+    PluginType.HEADER_CONVERTER: "HeaderConverter",
+    PluginType.TRANSFORM: "Transformation",
+    PluginType.PREDICATE: "Predicate",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    kind: Kind
+    kind: PluginType
     name: str  # what REST shows: Kafka's class name where there is one
     target: str  # "module:Class"
     aliases: tuple[str, ...] = ()
@@ -44,8 +44,8 @@ class Plugin:
     distribution_version: str = UNDEFINED
 
     def load(self) -> type[Any]:
-        found = loaded(self.target)
-        assert isinstance(found, type), f"{self.target} is no class"
+        found = load_target(self.target)
+        assert isinstance(found, type), f"{self.target} is not a class"
         return found
 
     def new(self) -> Any:
@@ -53,10 +53,10 @@ class Plugin:
 
     @property
     def version(self) -> str:
-        """What the class says; else the version of the distribution that it came with."""
+        """The class's own version, or the version of its distribution."""
         try:
             said = str(self.new().version())
-        except Exception:  # it can't be made here, say for want of a driver: it is listed still
+        except Exception:  # e.g. a driver is missing: the plugin is still listed
             said = UNDEFINED
         if said != UNDEFINED:
             return said
@@ -68,13 +68,13 @@ class Plugin:
         return self.name.rpartition(".")[2]
 
     def names(self) -> set[str]:
-        """All that it may be called in a config."""
+        """All names that a config may use for it."""
         simple = self.simple_name
         module, _, qualified = self.target.partition(":")
         names = {self.name, simple, self.target, f"{module}.{qualified}", *self.aliases}
-        for one in (simple, *self.aliases):
+        for known in (simple, *self.aliases):
             for suffix in {INTERFACES[self.kind], INTERFACES[self.kind].removeprefix("Header")}:
-                names |= {one[: one.rfind(suffix)]} if one.rfind(suffix) > 0 else set()
+                names |= {known[: known.rfind(suffix)]} if known.rfind(suffix) > 0 else set()
         return names
 
     def __str__(self) -> str:
@@ -86,8 +86,8 @@ class Plugin:
         )
 
 
-def loaded(target: str) -> Any:
-    """`module:Class`, or a class inside of a class: `module:Outer.Inner`."""
+def load_target(target: str) -> Any:
+    """`module:Class`, or a nested class: `module:Outer.Inner`."""
     module, _, qualified = target.partition(":")
     found: Any = importlib.import_module(module)
     for name in qualified.split("."):

@@ -1,12 +1,12 @@
-"""Where plugins are found: in the box, and in other distributions by entry points.
+"""Plugin discovery: Ottla's own, and those that other distributions declare as entry points.
 
     [project.entry-points."ottla.connectors"]
     lines = "my_package.lines:LinesSource"
 
 Groups are `ottla.connectors`, `ottla.converters` (header converters too), `ottla.transforms` and
-`ottla.predicates`. A plugin is named by its entry point, its class (`LinesSource`),
-`module.Class` or `module:Class`, and Kafka's by the names that Kafka has for them; a connector may
-leave `Connector` out, as in Kafka. `InsertField$Value` names a nested class, as Java does.
+`ottla.predicates`. A config names a plugin by its entry point, its class (`LinesSource`),
+`module.Class` or `module:Class`, or by Kafka's name for it. As in Kafka, the suffix `Connector` is
+optional, and `InsertField$Value` names a nested class.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from ottla.connect.api import Connector, SinkConnector, SourceConnector
-from ottla.connect.box import in_the_box
+from ottla.connect.builtin_plugins import builtin_plugins
 from ottla.connect.converters.converter import Converter, HeaderConverter
 from ottla.connect.errors import ConnectException
-from ottla.connect.plugin import INTERFACES, Kind, Plugin, loaded
+from ottla.connect.plugin import INTERFACES, Plugin, PluginType, load_target
 from ottla.connect.predicates import Predicate
 from ottla.connect.transforms.transform import Transform
-from ottla.spelling import near
+from ottla.spelling import nearest_spelling
 
-__all__ = ["CONNECTORS", "Kind", "Plugin", "Plugins"]
+__all__ = ["CONNECTORS", "Plugin", "PluginType", "Plugins"]
 
 log = logging.getLogger("ottla.connect")
 
-CONNECTORS: Final = (Kind.SOURCE, Kind.SINK)
-CLASSES: Final[dict[Kind, type]] = {
-    Kind.SOURCE: SourceConnector,
-    Kind.SINK: SinkConnector,
-    Kind.CONVERTER: Converter,
-    Kind.HEADER_CONVERTER: HeaderConverter,
-    Kind.TRANSFORM: Transform,
-    Kind.PREDICATE: Predicate,
+CONNECTORS: Final = (PluginType.SOURCE, PluginType.SINK)
+CLASSES: Final[dict[PluginType, type]] = {
+    PluginType.SOURCE: SourceConnector,
+    PluginType.SINK: SinkConnector,
+    PluginType.CONVERTER: Converter,
+    PluginType.HEADER_CONVERTER: HeaderConverter,
+    PluginType.TRANSFORM: Transform,
+    PluginType.PREDICATE: Predicate,
 }
-GROUPS: Final[dict[str, tuple[Kind, ...]]] = {
+GROUPS: Final[dict[str, tuple[PluginType, ...]]] = {
     "ottla.connectors": CONNECTORS,
-    "ottla.converters": (Kind.CONVERTER, Kind.HEADER_CONVERTER),
-    "ottla.transforms": (Kind.TRANSFORM,),
-    "ottla.predicates": (Kind.PREDICATE,),
+    "ottla.converters": (PluginType.CONVERTER, PluginType.HEADER_CONVERTER),
+    "ottla.transforms": (PluginType.TRANSFORM,),
+    "ottla.predicates": (PluginType.PREDICATE,),
 }
 
 
 class Plugins:
-    """All that were found, in this process. Without an argument: what there is."""
+    """The plugins of this process: `found`, or everything that can be discovered."""
 
     def __init__(self, found: Iterable[Plugin] | None = None) -> None:
         self._plugins = list(discovered() if found is None else found)
@@ -57,13 +57,15 @@ class Plugins:
             for name in plugin.names():
                 self._by_name.setdefault(name, []).append(plugin)
 
-    def all(self, *kinds: Kind) -> list[Plugin]:
-        return [each for each in self._plugins if not kinds or each.kind in kinds]
+    def all(self, *kinds: PluginType) -> list[Plugin]:
+        return [plugin for plugin in self._plugins if not kinds or plugin.kind in kinds]
 
-    def find(self, name: str, *kinds: Kind) -> Plugin:
-        """By any of its names; ConnectException in Kafka's words if there is none, or several."""
-        fitting = [each for each in self._by_name.get(name, ()) if not kinds or each.kind in kinds]
-        targets = {each.target for each in fitting}
+    def find(self, name: str, *kinds: PluginType) -> Plugin:
+        """The plugin with this name. Raises ConnectException if there is none, or several."""
+        fitting = [
+            plugin for plugin in self._by_name.get(name, ()) if not kinds or plugin.kind in kinds
+        ]
+        targets = {plugin.target for plugin in fitting}
         if len(targets) == 1:
             return fitting[0]
         if len(targets) > 1:
@@ -81,39 +83,39 @@ class Plugins:
             )
         return imported
 
-    def _meant(self, name: str, kinds: tuple[Kind, ...]) -> str:
-        """The last part of a long name counts: packages are long, and all alike."""
-        there = [one for each in self.all(*kinds) for one in each.names()]
-        found = near(name, there) or near(name.rpartition(".")[2], there)
+    def _meant(self, name: str, kinds: tuple[PluginType, ...]) -> str:
+        """A suggestion, also by the last part of the name: packages are long and similar."""
+        there = [plugin_name for plugin in self.all(*kinds) for plugin_name in plugin.names()]
+        found = nearest_spelling(name, there) or nearest_spelling(name.rpartition(".")[2], there)
         return f". Did you mean {found}?" if found else ""
 
     def connector(self, name: str) -> type[Connector]:
         return self.find(name, *CONNECTORS).load()
 
-    def new(self, name: str, *kinds: Kind) -> Any:
+    def new(self, name: str, *kinds: PluginType) -> Any:
         return self.find(name, *kinds).new()
 
 
-def _interface(kinds: tuple[Kind, ...]) -> str:
+def _interface(kinds: tuple[PluginType, ...]) -> str:
     return INTERFACES[kinds[0]] if kinds else "Plugin"
 
 
 def _listed(plugins: Iterable[Plugin]) -> str:
-    return ", ".join(str(each) for each in plugins)
+    return ", ".join(str(plugin) for plugin in plugins)
 
 
-def _imported(name: str, kinds: tuple[Kind, ...]) -> Plugin | None:
-    """A class that no entry point tells of, by where it lies: `module:Class` or `module.Class`."""
+def _imported(name: str, kinds: tuple[PluginType, ...]) -> Plugin | None:
+    """A class without an entry point: `module:Class` or `module.Class`."""
     module, colon, qualified = name.partition(":")
     if not colon:
         module, _, qualified = name.rpartition(".")
     if not module:
         return None
     try:
-        found = loaded(f"{module}:{qualified}")
+        found = load_target(f"{module}:{qualified}")
     except (ImportError, AttributeError, ValueError):
         return None
-    for kind in kinds or tuple(Kind):
+    for kind in kinds or tuple(PluginType):
         if isinstance(found, type) and issubclass(found, CLASSES[kind]):
             return Plugin(kind, f"{module}.{qualified}", f"{module}:{qualified}")
     return None
@@ -121,8 +123,8 @@ def _imported(name: str, kinds: tuple[Kind, ...]) -> Plugin | None:
 
 @cache
 def discovered() -> tuple[Plugin, ...]:
-    """Once in a process: distributions do not come and go while it runs."""
-    return (*in_the_box(), *from_entry_points())
+    """Cached, because distributions do not change while a process runs."""
+    return (*builtin_plugins(), *from_entry_points())
 
 
 def from_entry_points() -> Iterator[Plugin]:
@@ -132,16 +134,18 @@ def from_entry_points() -> Iterator[Plugin]:
             yield from _of_point(point, kinds)
 
 
-def _of_point(point: EntryPoint, kinds: tuple[Kind, ...]) -> Iterator[Plugin]:
-    """One that can't be loaded is told of, and does no harm to the others."""
+def _of_point(point: EntryPoint, kinds: tuple[PluginType, ...]) -> Iterator[Plugin]:
+    """A plugin that cannot be loaded is logged and skipped."""
     try:
         found = point.load()
     except Exception:
-        log.exception("the plugin %s of %s can't be loaded", point.name, _named(point))
+        log.exception("Loading plugin %s of %s failed", point.name, _named(point))
         return
     fitting = [k for k in kinds if isinstance(found, type) and issubclass(found, CLASSES[k])]
     if not fitting:
-        log.error("%s is named by %s but is no %s", point.value, point.group, INTERFACES[kinds[0]])
+        log.error(
+            "%s is declared in %s but is not a %s", point.value, point.group, INTERFACES[kinds[0]]
+        )
     for kind in fitting:
         yield Plugin(
             kind,

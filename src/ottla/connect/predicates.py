@@ -1,4 +1,4 @@
-"""Predicates: which records a transform is for."""
+"""Predicates: they select the records that a transform applies to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ottla.connect.config import ConfigDef, ConfigType
 from ottla.connect.data import ConnectRecord
 from ottla.connect.validators import every, non_empty_string, regex
-from ottla.rows.java.regular_expressions import compile_java
+from ottla.rows.java.regular_expressions import compile_regular_expression
 
 
 class Predicate:
@@ -53,12 +53,12 @@ class TopicNameMatches(Predicate):
         return ConfigDef().define(
             "pattern",
             ConfigType.STRING,
-            doc="An expression that must match the whole name of the topic.",
+            doc="A regular expression that must match the whole topic name.",
             validator=every(non_empty_string, regex),
         )
 
     def configure(self, props: Mapping[str, Any]) -> None:
-        self._pattern = compile_java(self.config_def().parse(props)["pattern"])
+        self._pattern = compile_regular_expression(self.config_def().parse(props)["pattern"])
 
     def test(self, record: ConnectRecord) -> bool:
         return self._pattern.fullmatch(record.topic) is not None

@@ -1,4 +1,4 @@
-"""What tasks give and take: records with schemas, before they are bytes and after."""
+"""The records of tasks: SourceRecord and SinkRecord, values with schemas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R", bound="ConnectRecord")
 
 
 class Header(NamedTuple):
-    """A header of a record; several may have the same key, and their order is kept."""
+    """A header of a record; keys may repeat, and the order is kept."""
 
     key: str
     value: Any
@@ -28,7 +28,7 @@ class TimestampType(Enum):
 
 @dataclass(slots=True)
 class ConnectRecord:
-    """What source and sink records share. Treat it as fixed: `replace` gives a changed copy."""
+    """What source and sink records share. Treat as immutable: `replace` returns a changed copy."""
 
     topic: str
     partition: int | None
@@ -40,11 +40,11 @@ class ConnectRecord:
     headers: tuple[Header, ...]
 
     def copied(self: R) -> R:
-        """A record of one's own, to change it."""
+        """A copy that the caller may change."""
         raise NotImplementedError
 
     def replace(self: R, **changes: Any) -> R:
-        """The same record but for what is named; a transform's way to change one."""
+        """A copy with these fields changed; this is how transforms change a record."""
         made = self.copied()
         for name, value in changes.items():
             setattr(made, name, value)
@@ -53,7 +53,7 @@ class ConnectRecord:
 
 @dataclass(slots=True, init=False)
 class SourceRecord(ConnectRecord):
-    """From a source task: where it came from, and what goes into the topic."""
+    """From a source task: the source partition and offset, and the record for the topic."""
 
     source_partition: Mapping[str, Any]
     source_offset: Mapping[str, Any]
@@ -92,14 +92,14 @@ class SourceRecord(ConnectRecord):
 
 @dataclass(slots=True, init=False)
 class SinkRecord(ConnectRecord):
-    """For a sink task. The original_* are those before any transform (KIP-793)."""
+    """For a sink task. original_* are the values before any transform (KIP-793)."""
 
     offset: int
     timestamp_type: TimestampType
     original_topic: str
     original_partition: int | None
     original_offset: int
-    raw: Any  # the row it was made of: for the dead letter topic
+    raw: Any  # the row it was converted from, for the dead letter queue
 
     def __init__(
         self,

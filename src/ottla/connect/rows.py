@@ -1,4 +1,4 @@
-"""Records of topics as plain tuples: what a chain reads and what it makes."""
+"""Records of topics as plain tuples: the input and output of the transformation chain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class ConsumedRow(NamedTuple):
-    """A record of a topic, as it was read."""
+    """A record as it was consumed."""
 
     topic: str
     partition: int
@@ -21,7 +21,7 @@ class ConsumedRow(NamedTuple):
 
 
 class ProducedRow(NamedTuple):
-    """A record for a topic; partition None: by the key, timestamp None: now."""
+    """A record to produce. Partition None: by key; timestamp None: now."""
 
     topic: str
     partition: int | None

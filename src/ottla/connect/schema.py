@@ -5,9 +5,9 @@ A value in Python, by its type:
     INT8 to INT64 int     FLOAT32, FLOAT64 float     BOOLEAN bool     STRING str     BYTES bytes
     ARRAY list            MAP dict                   STRUCT Struct
     Decimal decimal.Decimal    Date datetime.date    Time datetime.time
-    Timestamp datetime.datetime with a time zone (UTC where we make it)
+    Timestamp datetime.datetime with a time zone (UTC if the framework created it)
 
-Schemas never change once made, so that converters may keep what they worked out for one.
+Schemas are immutable, so that converters can cache what they compile for one.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Type(Enum):
     MAP = "map"
     STRUCT = "struct"
 
-    # The name in lower case, as Kafka's getName().
+    # The enum's name, as Kafka's toString(); the value is getName().
     def __str__(self) -> str:
         return self.name
 
-    __hash__ = object.__hash__  # Enum's own hashes the name: slow, and asked for each value
+    __hash__ = object.__hash__  # Enum's own hashes the name, which is slow on the record path
 
 
 PRIMITIVE: Final = frozenset(
@@ -64,7 +64,7 @@ PRIMITIVE: Final = frozenset(
 
 
 class Field:
-    """One field of a struct: its name, its place, its schema."""
+    """One field of a struct: its name, index and schema."""
 
     __slots__ = ("index", "name", "schema")
 
@@ -87,7 +87,7 @@ class Field:
 
 
 class Schema:
-    """Type, optional or not, and what else describes a value."""
+    """The type of a value, whether it is optional, and its metadata."""
 
     __slots__ = (
         "_by_name",
@@ -128,7 +128,7 @@ class Schema:
         self._value_schema = value_schema
         self._hash: int | None = None
         pairs = fields.items() if isinstance(fields, Mapping) else fields
-        self._fields = tuple(Field(each, i, schema) for i, (each, schema) in enumerate(pairs))
+        self._fields = tuple(Field(field, i, schema) for i, (field, schema) in enumerate(pairs))
         self._by_name: dict[str, Field] = {}
         for field in self._fields:
             if field.name in self._by_name:
@@ -167,7 +167,7 @@ class Schema:
         return self._value_schema
 
     def replace(self, **changes: Any) -> Schema:
-        """The same schema but for some of its parts, named as the constructor names them."""
+        """A copy with some parts changed; names as in the constructor."""
         parts: dict[str, Any] = {
             "type": self.type,
             "optional": self.optional,
@@ -212,7 +212,7 @@ class Schema:
             return False
         return self._parts() == other._parts() and bool(self.default == other.default)
 
-    # Once for each schema. Defaults may be lists: they are left to __eq__.
+    # Computed once per schema, without the default, which may be an unhashable list.
     def __hash__(self) -> int:
         if self._hash is None:
             self._hash = hash(self._parts())
@@ -221,7 +221,7 @@ class Schema:
     def __repr__(self) -> str:
         return f"Schema{{{self.name}:{self.type}}}" if self.name else f"Schema{{{self.type}}}"
 
-    def __reduce__(self) -> tuple[Any, ...]:  # the hash of one process is of no use in another
+    def __reduce__(self) -> tuple[Any, ...]:  # without the hash, which differs between processes
         return _restored, (
             self.type,
             self.optional,
@@ -317,15 +317,15 @@ def _struct(schema: Schema, value: Any, where: str) -> None:
 
 def _array(schema: Schema, value: Any, where: str) -> None:
     inner, place = schema.value_schema, f"element of array {where}"
-    for each in value:
-        validate_value(inner, each, place)
+    for item in value:
+        validate_value(inner, item, place)
 
 
 def _map(schema: Schema, value: Any, where: str) -> None:
     keys, values = schema.key_schema, schema.value_schema
-    for key, each in value.items():
+    for key, item in value.items():
         validate_value(keys, key, f"key of map {where}")
-        validate_value(values, each, f"value of map {where}")
+        validate_value(values, item, f"value of map {where}")
 
 
 _WITHIN: Final[dict[Type, Callable[[Schema, Any, str], None]]] = {

@@ -1,4 +1,4 @@
-"""What was worked out for a schema, kept: a converter's or a transform's plan."""
+"""A cache by schema, for what converters and transforms compile from one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 SIZE: Final = 64
 
 
-class Cache(Generic[T]):
-    """Found by the very object first: to compare two schemas is dearer than to convert a value."""
+class SchemaCache(Generic[T]):
+    """Looks up by identity first: comparing two schemas costs more than converting a value."""
 
     def __init__(self, size: int = SIZE) -> None:
         self._size = max(size, 1)
@@ -34,5 +34,5 @@ class Cache(Generic[T]):
     def _keep(self, schema: Schema, made: T) -> T:
         if len(self._by_id) >= self._size:
             del self._by_id[next(iter(self._by_id))]
-        self._by_id[id(schema)] = (schema, made)  # held, so that its id stays its own
+        self._by_id[id(schema)] = (schema, made)  # the reference keeps the id unique
         return made

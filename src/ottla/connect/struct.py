@@ -29,7 +29,7 @@ class Struct(Mapping[str, Any]):
 
     @classmethod
     def of(cls, schema: Schema, values: list[Any]) -> Struct:
-        """From values in the order of the fields, unchecked: for who made them by the schema."""
+        """From values in the order of the fields, unchecked: the caller made them by the schema."""
         made = cls.__new__(cls)
         made.schema = schema
         made._values = values
@@ -90,7 +90,7 @@ class Struct(Mapping[str, Any]):
     # As Java's toString: only fields that are set.
     def __repr__(self) -> str:
         pairs = zip(self.schema._fields, self._values, strict=True)
-        told = ",".join(
+        fields = ",".join(
             f"{field.name}={java_text(value)}" for field, value in pairs if value is not None
         )
-        return f"Struct{{{told}}}"
+        return f"Struct{{{fields}}}"

@@ -1,4 +1,4 @@
-"""Checks of settings, in Kafka's words. Each is called with the name and the parsed value."""
+"""Validators for settings, called with name and parsed value. Error messages are Kafka's."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ottla.connect.config import Validator
 from ottla.connect.errors import ConfigException
-from ottla.rows.java.regular_expressions import compile_java
+from ottla.rows.java.regular_expressions import compile_regular_expression
+
+Validator = Callable[[str, Any], None]
+"""Raises ConfigException unless the value is valid for the setting of this name."""
 
 
 def at_least(least: float) -> Validator:
@@ -36,12 +38,12 @@ def one_of(*allowed: str) -> Validator:
 
 
 def one_of_any_case(*allowed: str) -> Validator:
-    upper = [each.upper() for each in allowed]
+    upper = [word.upper() for word in allowed]
 
     def check(name: str, value: Any) -> None:
         if value is None or value.upper() not in upper:
-            told = f"String must be one of (case insensitive): {', '.join(upper)}"
-            raise ConfigException.of(name, value, told)
+            message = f"String must be one of (case insensitive): {', '.join(upper)}"
+            raise ConfigException.of(name, value, message)
 
     return check
 
@@ -52,8 +54,8 @@ def each_of(*allowed: str) -> Validator:
 
     def check(name: str, value: Any) -> None:
         no_duplicates(name, value)
-        for each in value:
-            one(name, each)
+        for item in value:
+            one(name, item)
 
     return check
 
@@ -85,26 +87,26 @@ def non_null(name: str, value: Any) -> None:
 def printable_string(name: str, value: Any) -> None:
     """Kafka's non-empty string without ISO control characters."""
     if value is None:
-        return  # told of as missing already
+        return  # reported as missing already
     if value == "":
         raise ConfigException.of(name, value, "String may not be empty")
     bad = [str(ord(c)) for c in value if ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0]
     if bad:
-        told = "String may not contain control sequences but had the following ASCII chars: "
-        raise ConfigException.of(name, value, told + ", ".join(bad))
+        message = "String may not contain control sequences but had the following ASCII chars: "
+        raise ConfigException.of(name, value, message + ", ".join(bad))
 
 
 def regex(name: str, value: Any) -> None:
     try:
-        compile_java(value)
+        compile_regular_expression(value)
     except (re.error, TypeError) as error:
         raise ConfigException.of(name, value, f"Invalid regex: {error}") from None
 
 
 def every(*checks: Callable[[str, Any], None]) -> Validator:
     def check(name: str, value: Any) -> None:
-        for each in checks:
-            each(name, value)
+        for check in checks:
+            check(name, value)
 
     return check
 

@@ -2,8 +2,8 @@
 
     true  12  1.5  2026-11-16  2026-11-16T08:00:00.000Z  [1,2]  {"a":1}   or any other string
 
-Reading finds the smallest type that holds a value. Kafka's rules, with their oddities: a number
-with a fraction is a FLOAT32, and after a number or a closing bracket the rest is not looked at.
+Parsing chooses the smallest type that holds the value. The rules are Kafka's, with their oddities:
+a number with a fraction is a FLOAT32, and text after a number or a closing bracket is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.connect.data import (
     timestamp_schema,
 )
 from ottla.connect.errors import DataException
-from ottla.connect.logical import DAY_MS, from_millis, to_days, to_millis, to_time_millis
+from ottla.connect.logical_types import DAY_MS, from_millis, to_days, to_millis, to_time_millis
 from ottla.rows.java.date_format import DateFormat
 from ottla.rows.java.text import float32, java_text
 
@@ -50,7 +50,7 @@ WIDTHS: Final = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Ty
 
 
 def text_of(value: Any) -> str | None:
-    """Kafka's convertToString: strings as they are, quoted inside of lists and maps."""
+    """Kafka's Values.convertToString: strings unquoted, except inside lists and maps."""
     return None if value is None else _text(value, embedded=False)
 
 
@@ -63,9 +63,9 @@ def _text(value: Any, embedded: bool = True) -> str:
         encoded = base64.b64encode(value).decode()
         return f'"{encoded}"' if embedded else encoded
     if isinstance(value, list | tuple):
-        return "[" + ",".join(_text(each) for each in value) + "]"
+        return "[" + ",".join(_text(item) for item in value) + "]"
     if isinstance(value, dict | Struct):
-        pairs = (f"{_text(key)}:{_text(each)}" for key, each in value.items())
+        pairs = (f"{_text(key)}:{_text(item)}" for key, item in value.items())
         return "{" + ",".join(pairs) + "}"
     if isinstance(value, datetime.date | datetime.time):
         return date_text(value)
@@ -82,7 +82,7 @@ def _quoted(text: str) -> str:
 
 
 def date_text(value: datetime.date | datetime.time) -> str:
-    """By its size, as Kafka tells them apart: a time, a day, or a moment."""
+    """In the format of Time, Date or Timestamp, whichever Kafka would choose for the value."""
     if isinstance(value, datetime.time):
         millis = to_time_millis(value)
     elif isinstance(value, datetime.datetime):
@@ -97,16 +97,16 @@ def date_text(value: datetime.date | datetime.time) -> str:
 
 
 def parse_string(text: str | None) -> Parsed:
-    """Kafka's Values.parseString: the value that the text says, with its schema."""
+    """Kafka's Values.parseString: the value, with the schema that its text implies."""
     if text is None:
         return None, None
     if not text:
         return STRING_SCHEMA, text
-    return _Reader(text).value(embedded=False)
+    return _ValueParser(text).value(embedded=False)
 
 
-class _Reader:
-    """One pass over the tokens, with steps back where a reading fails."""
+class _ValueParser:
+    """A recursive descent parser over the tokens, with backtracking."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -139,7 +139,7 @@ class _Reader:
         return str(self._tokens[self._at - 1])
 
     def _take(self, expected: str) -> bool:
-        """Skips white space, and the token if it is the one."""
+        """Skip white space; then consume the next token if it is this one."""
         while self._at < len(self._tokens) - 1 and not self._tokens[self._at].strip():
             self._at += 1
         if self._at < len(self._tokens) and self._tokens[self._at].strip() == expected:
@@ -174,7 +174,7 @@ class _Reader:
         return STRING_SCHEMA, self._text
 
     def _temporal_tokens(self, token: str) -> Parsed | None:
-        """A time has colons, which are tokens too: it may be five of them."""
+        """Times contain colons, which are tokens too: a time may span five tokens."""
         rest = self._tokens[self._at : self._at + 4]
         if len(rest) == 4:
             temporal = _temporal(token + "".join(rest))
@@ -191,7 +191,7 @@ class _Reader:
                 common = _common(schemas)
                 if common is None:
                     return array_schema(STRING_SCHEMA.as_optional()), values
-                return array_schema(common), [_converted(common, each) for each in values]
+                return array_schema(common), [_converted(common, value) for value in values]
             if self._take(","):
                 raise DataException(f"Unable to parse an empty array element: {self._text}")
             schema, value = self.value()
@@ -278,7 +278,7 @@ def _temporal(text: str) -> Parsed | None:
 
 
 def _common(schemas: list[Schema | None]) -> Schema | None:
-    """What all of them can be said in; None if there is no such, or all are null."""
+    """The schema that all of them can be converted to; None if there is none, or all are null."""
     common: Schema | None = None
     for schema in schemas:
         if schema is None:
@@ -300,7 +300,7 @@ def _merged(one: Schema, other: Schema) -> Schema | None:
 
 
 def _converted(schema: Schema, value: Any) -> Any:
-    """A value in the common type of its neighbours."""
+    """The value, converted to the common schema of its list or map."""
     if value is None:
         if schema.optional:
             return None

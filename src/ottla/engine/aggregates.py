@@ -1,4 +1,4 @@
-"""count, reduce and aggregate: of streams, which only add, and of tables, which also subtract."""
+"""count, reduce and aggregate, of streams (which only add) and of tables (which also subtract)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from ottla.engine.processors import Processor
 from ottla.engine.records import AnyRecord
 from ottla.engine.stores import StoreSpec
-from ottla.engine.table_steps import Stored, skipped
-from ottla.engine.views import StoreView, TableOperation, View
+from ottla.engine.table_processors import MaterializedProcessor, log_skipped_record
+from ottla.engine.views import StoreView, TableOperation, TableView
 
 Initializer = Callable[[], Any]
 Aggregator = Callable[[Any, Any, Any], Any]
@@ -18,8 +18,8 @@ Reducer = Callable[[Any, Any], Any]
 """(aggregate, value) -> aggregate"""
 
 
-class Aggregate(TableOperation):
-    """Of a stream. Without initializer the first value is the first aggregate: reduce."""
+class KStreamAggregate(TableOperation):
+    """Aggregates a stream. Without initializer (reduce), the first value is the first aggregate."""
 
     def __init__(
         self, store: StoreSpec, aggregator: Aggregator, initializer: Initializer | None
@@ -29,14 +29,14 @@ class Aggregate(TableOperation):
         self.initializer = initializer
 
     def __call__(self) -> Processor[Any, Any]:
-        return AggregateStep(self)
+        return KStreamAggregateProcessor(self)
 
-    def view(self) -> View:
+    def view(self) -> TableView:
         return StoreView(self.store.name)
 
 
-class AggregateStep(Stored):
-    def __init__(self, operation: Aggregate) -> None:
+class KStreamAggregateProcessor(MaterializedProcessor):
+    def __init__(self, operation: KStreamAggregate) -> None:
         super().__init__(operation.store, old_values=operation.old_values)
         self._aggregator = operation.aggregator
         self._initializer = operation.initializer
@@ -44,14 +44,14 @@ class AggregateStep(Stored):
     def process(self, record: AnyRecord) -> None:
         key, value, timestamp = record.key, record.value, record.timestamp
         if key is None or value is None:
-            skipped(self.context, "null key or value")
+            log_skipped_record(self.context, "null key or value")
             return
         store = self.store
         cell = store.key_bytes(key)
         found = store.read(cell)
         if found is not None:
             before, newest = found
-            # An aggregator may change what it is given: then the old value must be another object.
+            # An aggregator may modify its argument, so the old value is a second object.
             old = self.before(cell) if self._old_values else before
             if newest > timestamp:
                 timestamp = newest
@@ -60,13 +60,13 @@ class AggregateStep(Stored):
             return
         else:
             before = self._initializer()
-            # As in Kafka: without cache those below hear that it was what the initializer gives.
+            # As in Kafka: without a cache, the old value downstream is the initializer's.
             old = None if self._updates.cached else self._initializer()
         self.put(record, cell, self._aggregator(key, value, before), old, timestamp)
 
 
-class AggregateTable(TableOperation):
-    """Of a table that was grouped: the old value is taken away, then the new one is added."""
+class KTableAggregate(TableOperation):
+    """Aggregates a grouped table: subtracts the old value, then adds the new one."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class AggregateTable(TableOperation):
         self.initializer = initializer
 
     def __call__(self) -> Processor[Any, Any]:
-        return AggregateTableStep(self)
+        return KTableAggregateProcessor(self)
 
-    def view(self) -> View:
+    def view(self) -> TableView:
         return StoreView(self.store.name)
 
 
-class AggregateTableStep(Stored):
-    def __init__(self, operation: AggregateTable) -> None:
+class KTableAggregateProcessor(MaterializedProcessor):
+    def __init__(self, operation: KTableAggregate) -> None:
         super().__init__(operation.store, old_values=operation.old_values)
         self._adder = operation.adder
         self._subtractor = operation.subtractor
@@ -122,17 +122,17 @@ class AggregateTableStep(Stored):
         return self._adder(key, value, aggregate)
 
 
-def counted(key: Any, value: Any, count: int) -> int:
+def count_aggregator(key: Any, value: Any, count: int) -> int:
     return count + 1
 
 
-def uncounted(key: Any, value: Any, count: int) -> int:
+def count_subtractor(key: Any, value: Any, count: int) -> int:
     return count - 1
 
 
-def zero() -> int:
+def count_initializer() -> int:
     return 0
 
 
-def reducing(reducer: Reducer) -> Aggregator:
+def reduce_aggregator(reducer: Reducer) -> Aggregator:
     return lambda key, value, aggregate: reducer(aggregate, value)

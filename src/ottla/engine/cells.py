@@ -1,20 +1,28 @@
-"""Where the bytes of a store lie: an ordered map."""
+"""The bytes of a store: an ordered map from key to value."""
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Final, Protocol, cast
 
 BLOCK_KEYS_MAX: Final = 1_024
 TIME_MAX: Final = 2**63 - 1
 CELL_MEMORY_BYTES: Final = 180
-"""What a cell in a dict takes beside its key and its value, about."""
+"""About what a dict entry takes besides its key and value."""
+WEIGHED_MAX: Final = 1_000
+"""Changed cells whose sizes are taken."""
 GROUP_MEMORY_BYTES: Final = 250
-"""What the group of a key takes, about."""
+"""About what the group of a key takes."""
+_second: Final = itemgetter(1)
 _time: Final = struct.Struct(">q").unpack_from
 _eight_bytes: Final = struct.Struct(">q").pack
+
+
+Groups = dict[bytes, bytes | list[bytes]]
+"""The keys by stem, in order. Many stems have a single key, which needs no list."""
 
 
 class Cells(Protocol):
@@ -23,43 +31,50 @@ class Cells(Protocol):
     def put(self, key: bytes, value: bytes | None) -> None:
         """None deletes."""
 
-    def range(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """In the order of the keys; None is open, `high` itself does not belong to it.
+    def put_all(self, cells: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """`put` for each, in order."""
 
-        What is put while somebody reads may be seen or not; reading goes on either way.
+    def range(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """From `low` (inclusive) to `high` (exclusive) in key order; None is unbounded.
+
+        A put during the iteration may or may not be seen; the iteration stays valid.
         """
 
     def under(
         self, stem: bytes, behind: int, first_ms: int, last_ms: int
     ) -> list[tuple[bytes, bytes]]:
-        """The cells of one key of a store whose cells have a time behind the key: those that have
-        `behind` bytes behind `stem`, with a time from `first_ms` to `last_ms` in the first eight.
-        They come in the order of their keys; times are not negative."""
+        """The cells of one key in a window or session store, in key order: `stem` is the key, and
+        `behind` bytes follow it, whose first eight are a time from `first_ms` to `last_ms`. Times
+        are not negative."""
+
+    def under_each(
+        self, wanted: Iterable[tuple[bytes, int, int]], behind: int
+    ) -> list[list[tuple[bytes, bytes]]]:
+        """`under` for each stem with its first and last time."""
 
     def items(self) -> Iterable[tuple[bytes, bytes]]:
-        """All, in any order."""
+        """All cells, in any order."""
 
     def size(self) -> int:
-        """How many there are, about."""
+        """The approximate number of cells."""
 
     @property
     def on_disk(self) -> bool:
-        """Too many to have something in memory for each."""
+        """True if there are too many cells to keep anything in memory for each."""
 
 
 class TaskCells(Cells, Protocol):
-    """Cells of a task: they know what a batch has changed."""
+    """Cells that record which of them the current batch has changed."""
 
-    def changes(self) -> list[tuple[bytes, bytes | None]]:
-        """The last state of each cell that was put in this batch."""
+    def changes(self, store: str) -> list[tuple[str, bytes, bytes | None]]:
+        """The name of the store, and key and last value of each cell that this batch has put."""
 
 
 class DictCells:
-    """A dict; once somebody has asked for a range, with its keys in order beside it.
+    """A dict. The first `range` adds an ordered index of all keys, the first `under` an index by
+    stem.
 
-    Once somebody has asked for what is under a stem, keys are in groups by their stems as well. A
-    store whose cells have a time behind the key asks for nothing else, and is spared the order of
-    all keys.
+    Window and session stores call only `under`, so they never pay for the order of all keys.
     """
 
     on_disk = False
@@ -67,7 +82,7 @@ class DictCells:
     def __init__(self) -> None:
         self._cells: dict[bytes, bytes] = {}
         self._keys: SortedKeys | None = None
-        self._groups: dict[bytes, list[bytes]] | None = None
+        self._groups: Groups | None = None
         self._behind_stem = 0
         self.get = self._cells.get
 
@@ -83,6 +98,10 @@ class DictCells:
             if self._groups is not None:
                 self._join_group(key, self._groups)
         cells[key] = value
+
+    def put_all(self, cells: Sequence[tuple[bytes, bytes | None]]) -> None:
+        for key, value in cells:
+            self.put(key, value)
 
     def range(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self._keys is None:
@@ -102,13 +121,24 @@ class DictCells:
         if group is None:
             return []
         cells = self._cells
-        if len(group) == 1:
-            (key,) = group
-            inside = first_ms <= _time(key, len(stem))[0] <= last_ms
-            return [(key, cells[key])] if inside else []
+        if isinstance(group, bytes):
+            inside = first_ms <= _time(group, len(stem))[0] <= last_ms
+            return [(group, cells[group])] if inside else []
         first = bisect_left(group, stem + _eight_bytes(first_ms))
         last = bisect_left(group, behind_time(stem, last_ms), first)
         return [(key, cells[key]) for key in group[first:last]]
+
+    def under_each(
+        self, wanted: Iterable[tuple[bytes, int, int]], behind: int
+    ) -> list[list[tuple[bytes, bytes]]]:
+        groups = self._groups
+        if groups is None or self._behind_stem != behind:
+            groups = self._group(behind)
+        under = self.under
+        return [
+            under(stem, behind, first_ms, last_ms) if stem in groups else []
+            for stem, first_ms, last_ms in wanted
+        ]
 
     def size(self) -> int:
         return len(self._cells)
@@ -116,20 +146,22 @@ class DictCells:
     def items(self) -> Iterable[tuple[bytes, bytes]]:
         return self._cells.items()
 
-    def _group(self, behind: int) -> dict[bytes, list[bytes]]:
-        made = self._groups = {}
+    def _group(self, behind: int) -> Groups:
+        made: Groups = {}
+        self._groups = made
         self._behind_stem = behind
         for key in self._cells:
             self._join_group(key, made)
         return made
 
-    def _join_group(self, key: bytes, groups: dict[bytes, list[bytes]]) -> None:
-        stem = key[: -self._behind_stem]
-        group = groups.get(stem)
-        if group is None:
-            groups[stem] = [key]
+    def _join_group(self, key: bytes, groups: Groups) -> None:
+        group = groups.setdefault(key[: -self._behind_stem], key)
+        if group is key:
+            return
+        if isinstance(group, bytes):
+            groups[key[: -self._behind_stem]] = sorted((group, key))
         elif key > group[-1]:
-            group.append(key)  # nearly always: time goes on
+            group.append(key)  # nearly always, because time moves forward
         else:
             insort(group, key)
 
@@ -139,17 +171,20 @@ class DictCells:
         if self._groups is not None:
             stem = key[: -self._behind_stem]
             group = self._groups[stem]
-            del group[bisect_left(group, key)]
-            if not group:
+            if isinstance(group, bytes):
                 del self._groups[stem]
+                return
+            del group[bisect_left(group, key)]
+            if len(group) == 1:
+                (self._groups[stem],) = group
 
 
 class LoggedCells(DictCells):
-    """Cells in memory that know what has changed since they were last asked."""
+    """Cells in memory that record what has changed since the last call of `changes`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.changed: set[bytes] = set()
+        self.changed: dict[bytes, bytes | None] = {}
         self._mean_bytes = 0.0
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -160,39 +195,57 @@ class LoggedCells(DictCells):
             if groups is not None and key not in cells:
                 self._join_group(key, groups)
             cells[key] = value
-        self.changed.add(key)
+        self.changed[key] = value
 
-    def changes(self) -> list[tuple[bytes, bytes | None]]:
-        found = [(key, self.get(key)) for key in self.changed]
+    def put_all(self, cells: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if self._keys is not None or not all(map(_second, cells)):
+            super().put_all(cells)
+            return
+        groups, here = self._groups, self._cells
+        present = cast(Sequence[tuple[bytes, bytes]], cells)
+        if groups is None:
+            here.update(present)
+        else:
+            behind = -self._behind_stem
+            for key, value in present:
+                # A stem's first key, which most are, joins here, without a call.
+                if key not in here and groups.setdefault(key[:behind], key) is not key:
+                    self._join_group(key, groups)
+                here[key] = value
+        self.changed.update(present)
+
+    def changes(self, store: str) -> list[tuple[str, bytes, bytes | None]]:
+        found = [(store, key, value) for key, value in self.changed.items()]
         self.changed.clear()
         self._weigh(found)
         return found
 
     def memory_bytes(self) -> int:
-        """About: those that changed last are as large as the others."""
+        """An estimate: assumes that the cells changed last are as large as the others."""
         groups = 0 if self._groups is None else len(self._groups)
         cells = len(self._cells) * (CELL_MEMORY_BYTES + self._mean_bytes)
         return int(cells) + groups * GROUP_MEMORY_BYTES
 
-    def _weigh(self, cells: list[tuple[bytes, bytes | None]]) -> None:
-        sizes = [len(key) + len(value) for key, value in cells if value is not None]
+    def _weigh(self, cells: list[tuple[str, bytes, bytes | None]]) -> None:
+        every = len(cells) // WEIGHED_MAX + 1
+        sizes = [len(key) + len(value) for _, key, value in cells[::every] if value is not None]
         if sizes:
-            share = min(1.0, len(sizes) / max(len(self._cells), 1))
+            share = min(1.0, len(sizes) * every / max(len(self._cells), 1))
             share = max(share, 0.01)
             self._mean_bytes += share * (sum(sizes) / len(sizes) - self._mean_bytes)
 
 
 def behind_time(stem: bytes, time_ms: int) -> bytes:
-    """The least bytes behind all keys that have `stem` and a time up to this one."""
+    """The smallest key after all keys with `stem` and a time up to this one."""
     if time_ms >= TIME_MAX:
         return stem + b"\x80"  # times are positive: their first byte is less than this
     return stem + _eight_bytes(max(time_ms + 1, 0))
 
 
 class SortedKeys:
-    """Keys in order, in blocks of bounded size: a new one moves no more than a block.
+    """Keys in order, in blocks of bounded size, so that an insertion moves at most one block.
 
-    A block has keys of at least its bound, and less than the next block's bound.
+    The keys of a block are at least its bound and less than the next block's bound.
     """
 
     def __init__(self, keys: Iterable[bytes]) -> None:
@@ -219,7 +272,7 @@ class SortedKeys:
             del self._blocks[place], self._bounds[place]
 
     def between(self, low: bytes | None, high: bytes | None) -> list[bytes]:
-        """A copy: whoever goes through it may add and remove."""
+        """A copy, so that the caller may add and remove keys while iterating."""
         first = 0 if low is None else bisect_right(self._bounds, low) - 1
         last = len(self._bounds) if high is None else bisect_left(self._bounds, high)
         found: list[bytes] = []

@@ -1,7 +1,7 @@
-"""What happens to a record that can't be read, processed or written: Kafka's exception handlers.
+"""Kafka's exception handlers, for records that can't be read, processed or written (KIP-1033).
 
-A handler is given a Failure. It raises the failure's error, and the task fails; or it returns rows
-(letters to a dead letter topic, often none), and the task goes on with the next record.
+A handler takes a Failure. If it raises, the task fails. If it returns rows (records for a dead
+letter queue, often none), the task continues with the next record.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from ottla.engine.blame import line_of
-from ottla.engine.records import AnyRecord, Headers, Input, Output
+from ottla.engine.failure_location import failure_location
+from ottla.engine.records import AnyRecord, Headers, InputRow, OutputRow
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class FailureKind(Enum):
 
 
 class StreamsError(RuntimeError):
-    """A task can't go on; the cause is chained."""
+    """A task failed; the cause is chained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,36 +33,36 @@ class Failure:
     kind: FailureKind
     task_id: str
     node: str
-    row: Input | None
-    """The row that was read, if one was: a punctuation has none."""
+    row: InputRow | None
+    """The input row; None in a punctuation."""
     record: AnyRecord | None
-    """The record that the node was given; None where it could not be read."""
+    """The node's input record; None if deserialization failed."""
     error: Exception
 
 
-OnFailure = Callable[[Failure], Iterable[Output]]
+ExceptionHandler = Callable[[Failure], Iterable[OutputRow]]
 
 
-def fail(failure: Failure) -> Iterable[Output]:
-    """LogAndFail: what is done unless something else is asked for."""
+def fail(failure: Failure) -> Iterable[OutputRow]:
+    """LogAndFail, the default."""
     raise StreamsError(describe(failure)) from failure.error
 
 
-def log_and_continue(failure: Failure) -> Iterable[Output]:
+def log_and_continue(failure: Failure) -> Iterable[OutputRow]:
     LOG.warning("%s: %s", describe(failure), failure.error)
     return ()
 
 
-def dead_letters(topic: str) -> OnFailure:
-    """Logs, and sends the row as it was read to `topic`, with what happened in its headers."""
+def dead_letters(topic: str) -> ExceptionHandler:
+    """Logs, and sends the row as it was read to `topic`, with the error in its headers."""
 
-    def handle(failure: Failure) -> Iterable[Output]:
+    def handle(failure: Failure) -> Iterable[OutputRow]:
         log_and_continue(failure)
         row = failure.row
         if row is None:
             return ()
         headers = (*row.headers, *error_headers(failure))
-        return (Output(topic, row.key, row.value, row.timestamp, headers),)
+        return (OutputRow(topic, row.key, row.value, row.timestamp, headers),)
 
     return handle
 
@@ -89,6 +89,6 @@ def describe(failure: Failure) -> str:
         FailureKind.PROCESSING: "Exception caught in process",
         FailureKind.PRODUCTION: "Error encountered trying to send record",
     }[failure.kind]
-    line = line_of(failure.error)
+    line = failure_location(failure.error)
     where = f" ({line})" if line else ""
     return f"{what}. taskId={failure.task_id}, processor={failure.node}{place}{offset}{where}"

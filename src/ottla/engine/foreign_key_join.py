@@ -1,14 +1,15 @@
-"""A table joined with another one by a key that lies in its values (KIP-213).
+"""A table joined with another one by a foreign key in its values (KIP-213); Kafka's class names.
 
     left table, by its key                        right table, by the foreign key
     ----------------------                        -------------------------------
-    Subscribe     -- registration topic -->       Receive: keeps who asks, under (foreign key, key)
-                                                  Look: the right value, now
-                                                  Spread: a right value changed, to all who ask
-    Resolve       <-- response topic --
+    SubscriptionSend  -- registration topic -->   SubscriptionReceive: stores the subscription
+                                                  SubscriptionJoin: answers with the right value
+                                                  ForeignTableJoin: a right value has changed, so
+                                                      answers all of its subscriptions
+    ResponseJoin      <-- response topic --
 
-A subscription carries a hash of the left value. The response brings it back, and is dropped if the
-left value is another one by then: its own response is on the way.
+A subscription carries a hash of the left value, and the response returns it. If the left value has
+changed since, the hashes differ and the response is dropped: a newer response is on its way.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from typing import Any, Final
 
 from ottla.client.serde import Serde
 from ottla.engine.graph import internal_topic
-from ottla.engine.observing import drop_null
-from ottla.engine.processors import Context, Processor
+from ottla.engine.observed_stream_time import drop_null
+from ottla.engine.processors import Processor, ProcessorContext
 from ottla.engine.records import Change, Record, ValueAndTimestamp
 from ottla.engine.stores import TimestampedKeyValueStore
-from ottla.engine.views import View
+from ottla.engine.views import TableView
 
 HASH_BYTES: Final = 16
 NO_HASH: Final = 0x80
@@ -35,7 +36,7 @@ INT: Final = struct.Struct(">i")
 
 
 class Instruction(IntEnum):
-    """What the right side is to do with a subscription; Kafka's names and numbers."""
+    """What the right side does with a subscription; Kafka's names and numbers."""
 
     DELETE_KEY_NO_PROPAGATE = 0
     DELETE_KEY_AND_PROPAGATE = 1
@@ -45,82 +46,84 @@ class Instruction(IntEnum):
 
 DELETES: Final = (Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPAGATE)
 
-# What is compared and hashed lies in no topic, but a serde wants the name of one: that of the
-# subscription topic, with one of these behind it, as in Kafka. A registry has subjects by them.
+# Bytes that are only compared or hashed go to no topic, but a serde needs a topic's name: the
+# subscription topic's with one of these suffixes, as in Kafka. A registry's subjects follow them.
 FOREIGN_KEY: Final = "-fk"
 PRIMARY_KEY: Final = "-pk"
 VALUE_HASH: Final = "-vh"
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class SubscriptionWrapper:
     digest: bytes | None
     instruction: Instruction
     primary_key: Any
     partition: int
-    """Where the left side is, and waits for the response."""
+    """The partition of the left side, to which the response goes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class SubscriptionResponseWrapper:
     digest: bytes | None
     value: Any
     partition: int | None = None
-    """Not written: it is for the partitioner."""
+    """Not serialized: only the partitioner reads it."""
 
 
-class SubscriptionSerde(Serde[Subscription]):
+class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
     """Kafka's layout: version and no-hash bit, instruction, hash, primary key, partition (4)."""
 
     def __init__(self, primary_key: Serde[Any]) -> None:
         self._key = primary_key
 
-    def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> SubscriptionSerde:
-        """It is a value, and what it carries is a key."""
-        return SubscriptionSerde(self._key.configured(settings, is_key=True))
+    def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> SubscriptionWrapperSerde:
+        """The subscription is a record's value, but the primary key in it has a key's serde."""
+        return SubscriptionWrapperSerde(self._key.configured(settings, is_key=True))
 
-    def serialize(self, topic: str, value: Subscription | None) -> bytes | None:
+    def serialize(self, topic: str, value: SubscriptionWrapper | None) -> bytes | None:
         if value is None:
             return None
         key = self._key.serialize(topic, value.primary_key) or b""
         head = bytes((_version(value.digest), value.instruction))
         return b"".join((head, value.digest or b"", key, INT.pack(value.partition)))
 
-    def deserialize(self, topic: str, data: bytes | None) -> Subscription | None:
+    def deserialize(self, topic: str, data: bytes | None) -> SubscriptionWrapper | None:
         if data is None:
             return None
         end = 2 if data[0] & NO_HASH else 2 + HASH_BYTES
         key = self._key.deserialize(topic, data[end : -INT.size])
         (partition,) = INT.unpack(data[-INT.size :])
-        return Subscription(data[2:end] or None, Instruction(data[1]), key, partition)
+        return SubscriptionWrapper(data[2:end] or None, Instruction(data[1]), key, partition)
 
 
-class ResponseSerde(Serde[Response]):
-    """Version and no-hash bit, hash, foreign value; no value at all is a missing one."""
+class SubscriptionResponseWrapperSerde(Serde[SubscriptionResponseWrapper]):
+    """Kafka's layout: version and no-hash bit, hash, foreign value; no bytes mean no value."""
 
     def __init__(self, value: Serde[Any]) -> None:
         self._value = value
 
-    def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> ResponseSerde:
-        return ResponseSerde(self._value.configured(settings, is_key=is_key))
+    def configured(
+        self, settings: Mapping[str, Any], *, is_key: bool
+    ) -> SubscriptionResponseWrapperSerde:
+        return SubscriptionResponseWrapperSerde(self._value.configured(settings, is_key=is_key))
 
-    def serialize(self, topic: str, value: Response | None) -> bytes | None:
+    def serialize(self, topic: str, value: SubscriptionResponseWrapper | None) -> bytes | None:
         if value is None:
             return None
         data = None if value.value is None else self._value.serialize(topic, value.value)
         there = b"" if data is None else b"\x01" + data
         return bytes((_version(value.digest),)) + (value.digest or b"") + there
 
-    def deserialize(self, topic: str, data: bytes | None) -> Response | None:
+    def deserialize(self, topic: str, data: bytes | None) -> SubscriptionResponseWrapper | None:
         if data is None:
             return None
         end = 1 if data[0] & NO_HASH else 1 + HASH_BYTES
         found = self._value.deserialize(topic, data[end + 1 :]) if len(data) > end else None
-        return Response(data[1:end] or None, found)
+        return SubscriptionResponseWrapper(data[1:end] or None, found)
 
 
-class Subscribe(Processor[Any, Change[Any]]):
-    """Tells the right side what the left one asks for, whenever a left value changes."""
+class SubscriptionSendProcessor(Processor[Any, Change[Any]]):
+    """Subscribes to the right side's value whenever a left value changes."""
 
     def __init__(
         self,
@@ -137,7 +140,7 @@ class Subscribe(Processor[Any, Change[Any]]):
         self._value = value
         self._left_join = left_join
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._partition = int(context.task_id.rpartition("_")[2])
         self._foreign_key = context.serdes.key(self._foreign_key)
@@ -152,11 +155,11 @@ class Subscribe(Processor[Any, Change[Any]]):
         new = self._extract(record.key, change.new)
         changed = old is not None and self._differ(old, new)
         if self._left_join:
-            # A left join has a result in any case, so that it asks in any case: without foreign
-            # key nothing is looked up, and nothing is kept.
+            # A left join has a result even without a foreign key, so it always sends: a null
+            # foreign key makes the right side answer null and store nothing.
             if changed:
-                self._ask(record, old, Instruction.DELETE_KEY_NO_PROPAGATE)
-            self._ask(record, new, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+                self._send(record, old, Instruction.DELETE_KEY_NO_PROPAGATE)
+            self._send(record, new, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
         else:
             self._inner(record, old, new, changed)
 
@@ -165,13 +168,14 @@ class Subscribe(Processor[Any, Change[Any]]):
             drop_null(self.context, "foreign key")
         if new is None:
             if old is not None:
-                self._ask(record, old, Instruction.DELETE_KEY_AND_PROPAGATE)
+                self._send(record, old, Instruction.DELETE_KEY_AND_PROPAGATE)
         elif changed:
-            # What was told of the old foreign key must be taken back, also if there is no new one.
-            self._ask(record, old, Instruction.DELETE_KEY_NO_PROPAGATE)
-            self._ask(record, new, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+            # The result under the old foreign key must be retracted, so the new one is answered
+            # with null if the right table has no value for it.
+            self._send(record, old, Instruction.DELETE_KEY_NO_PROPAGATE)
+            self._send(record, new, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
         else:
-            self._ask(record, new, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
+            self._send(record, new, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
 
     def _extract(self, key: Any, value: Any) -> Any:
         return None if value is None else self._foreign_key_of(key, value)
@@ -181,91 +185,97 @@ class Subscribe(Processor[Any, Change[Any]]):
         serialize = self._foreign_key.serialize
         return serialize(topic, old) != serialize(topic, new)
 
-    def _ask(self, record: Record[Any, Change[Any]], key: Any, instruction: Instruction) -> None:
-        digest = digest_of(self._value, self._topic, record.value.new)
-        asked = Subscription(digest, instruction, record.key, self._partition)
-        self.context.forward(record.with_key(key).with_value(asked))
+    def _send(self, record: Record[Any, Change[Any]], key: Any, instruction: Instruction) -> None:
+        digest = value_hash(self._value, self._topic, record.value.new)
+        subscription = SubscriptionWrapper(digest, instruction, record.key, self._partition)
+        self.context.forward(record.with_key(key).with_value(subscription))
 
 
-class Receive(Processor[Any, Subscription]):
-    """Keeps the subscriptions. Forwards them under (foreign key, primary key)."""
+class SubscriptionReceiveProcessor(Processor[Any, SubscriptionWrapper]):
+    """Stores the subscriptions and forwards them under (foreign key, primary key)."""
 
-    def __init__(self, store: str, keys: CombinedKeys) -> None:
+    def __init__(self, store: str, keys: CombinedKeySchema) -> None:
         self._store_name = store
         self._keys = keys
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        self._store: TimestampedKeyValueStore[bytes, Subscription] = context.store(self._store_name)
+        self._store: TimestampedKeyValueStore[bytes, SubscriptionWrapper] = context.store(
+            self._store_name
+        )
         self._keys = self._keys.opened(context)
 
-    def process(self, record: Record[Any, Subscription]) -> None:
-        asked = record.value
+    def process(self, record: Record[Any, SubscriptionWrapper]) -> None:
+        subscription = record.value
         if record.key is None:
-            if asked.instruction is not Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
+            if subscription.instruction is not Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
                 drop_null(self.context, "foreign key")
                 return
         else:
-            key = self._keys.join(record.key, asked.primary_key)
-            kept = None if asked.instruction in DELETES else asked
-            self._store.put_value(key, kept, record.timestamp)
-        self.context.forward(record.with_key((record.key, asked.primary_key)))
+            key = self._keys.join(record.key, subscription.primary_key)
+            stored = None if subscription.instruction in DELETES else subscription
+            self._store.put_value(key, stored, record.timestamp)
+        self.context.forward(record.with_key((record.key, subscription.primary_key)))
 
 
-class Look(Processor[Any, Subscription]):
+class SubscriptionJoinProcessor(Processor[Any, SubscriptionWrapper]):
     """Answers a subscription with the right table's value."""
 
-    def __init__(self, right: View) -> None:
+    def __init__(self, right: TableView) -> None:
         self._view = right
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._get = self._view.open(context)
 
-    def process(self, record: Record[Any, Subscription]) -> None:
+    def process(self, record: Record[Any, SubscriptionWrapper]) -> None:
         foreign_key, primary_key = record.key
-        asked = record.value
+        subscription = record.value
         found = None if foreign_key is None else self._get(foreign_key)
         timestamp = record.timestamp if found is None else max(record.timestamp, found.timestamp)
         value = None if found is None else found.value
-        match asked.instruction:
+        match subscription.instruction:
             case Instruction.DELETE_KEY_NO_PROPAGATE:
                 return
             case Instruction.DELETE_KEY_AND_PROPAGATE:
                 value = None
             case Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE if found is None:
                 return
-        response = Response(asked.digest, value, asked.partition)
+        response = SubscriptionResponseWrapper(subscription.digest, value, subscription.partition)
         self.context.forward(Record(primary_key, response, timestamp, record.headers))
 
 
-class Spread(Processor[Any, Change[Any]]):
-    """Tells of a new right value to all who asked for it."""
+class ForeignTableJoinProcessor(Processor[Any, Change[Any]]):
+    """Answers every subscription to a right value that has changed."""
 
-    def __init__(self, store: str, keys: CombinedKeys) -> None:
+    def __init__(self, store: str, keys: CombinedKeySchema) -> None:
         self._store_name = store
         self._keys = keys
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        self._store: TimestampedKeyValueStore[bytes, Subscription] = context.store(self._store_name)
+        self._store: TimestampedKeyValueStore[bytes, SubscriptionWrapper] = context.store(
+            self._store_name
+        )
         self._keys = self._keys.opened(context)
 
     def process(self, record: Record[Any, Change[Any]]) -> None:
         if record.key is None:
             drop_null(self.context, "key")
             return
-        for _, (asked, _) in self._store.prefix_scan(self._keys.prefix(record.key)):
-            response = Response(asked.digest, record.value.new, asked.partition)
-            self.context.forward(record.with_key(asked.primary_key).with_value(response))
+        for _, (subscription, _) in self._store.prefix_scan(self._keys.prefix(record.key)):
+            response = SubscriptionResponseWrapper(
+                subscription.digest, record.value.new, subscription.partition
+            )
+            self.context.forward(record.with_key(subscription.primary_key).with_value(response))
 
 
-class Resolve(Processor[Any, Response]):
-    """Joins a response with the left value, if that is still the one which asked."""
+class ResponseJoinProcessor(Processor[Any, SubscriptionResponseWrapper]):
+    """Joins a response with the left value, unless that has changed since it subscribed."""
 
     def __init__(
         self,
-        left: View,
+        left: TableView,
         value: Serde[Any],
         joiner: Callable[[Any, Any, Any], Any],
         *,
@@ -278,16 +288,17 @@ class Resolve(Processor[Any, Response]):
         self._joiner = joiner
         self._left_join = left_join
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._get = self._view.open(context)
         self._value = context.serdes.value(self._value)
         self._topic = internal_topic(context.application_id, self._topic)
 
-    def process(self, record: Record[Any, Response]) -> None:
+    def process(self, record: Record[Any, SubscriptionResponseWrapper]) -> None:
         found: ValueAndTimestamp[Any] | None = self._get(record.key)
         left = None if found is None else found.value
-        if digest_of(self._value, self._topic, left) != record.value.digest:
+        # The left value has changed since the subscription: the response to the new one follows.
+        if value_hash(self._value, self._topic, left) != record.value.digest:
             return
         right = record.value.value
         result = None
@@ -296,18 +307,18 @@ class Resolve(Processor[Any, Response]):
         self.context.forward(record.with_value(result))
 
 
-class CombinedKeys:
-    """Foreign key and primary key in one: length of the foreign key (4), foreign key, key."""
+class CombinedKeySchema:
+    """The key of a stored subscription: length of the foreign key (4), foreign key, primary key."""
 
     def __init__(self, foreign_key: Serde[Any], primary_key: Serde[Any], topic: str) -> None:
         self._foreign_key = foreign_key
         self._primary_key = primary_key
         self._topic = topic
 
-    def opened(self, context: Context) -> CombinedKeys:
+    def opened(self, context: ProcessorContext) -> CombinedKeySchema:
         of_key = context.serdes.key
         topic = internal_topic(context.application_id, self._topic)
-        return CombinedKeys(of_key(self._foreign_key), of_key(self._primary_key), topic)
+        return CombinedKeySchema(of_key(self._foreign_key), of_key(self._primary_key), topic)
 
     def prefix(self, foreign_key: Any) -> bytes:
         data = self._foreign_key.serialize(self._topic + FOREIGN_KEY, foreign_key) or b""
@@ -319,12 +330,14 @@ class CombinedKeys:
         )
 
 
-def digest_of(serde: Serde[Any], topic: str, value: Any) -> bytes | None:
+def value_hash(serde: Serde[Any], topic: str, value: Any) -> bytes | None:
     data = None if value is None else serde.serialize(topic + VALUE_HASH, value)
     return None if data is None else blake2b(data, digest_size=HASH_BYTES).digest()
 
 
-def response_partition(topic: str, key: Any, response: Response, partitions: int) -> int | None:
+def response_partition(
+    topic: str, key: Any, response: SubscriptionResponseWrapper, partitions: int
+) -> int | None:
     return response.partition
 
 

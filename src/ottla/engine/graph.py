@@ -1,6 +1,7 @@
 """A topology as plain data: nodes in the order in which they were added.
 
-The DSL writes it, subtopologies.py cuts it, task.py runs the pieces, describe.py prints it.
+The DSL writes it, subtopologies.py cuts it, task.py runs the parts, topology_description.py in
+streams prints it.
 """
 
 from __future__ import annotations
@@ -15,33 +16,34 @@ from ottla.engine.records import AnyRecord
 from ottla.engine.serde_config import SerdeConfig
 from ottla.engine.stores import StoreSpec
 
-Supplier = Callable[[], Processor[Any, Any]]
+ProcessorSupplier = Callable[[], Processor[Any, Any]]
 TimestampExtractor = Callable[[AnyRecord, int], int]
-"""Given the record as it was read, and the stream time so far (-1: none)."""
-Partitioner = Callable[[str, Any, Any, int], int | Iterable[int] | None]
-"""Topic, key, value, count of partitions; None: by the key. Several: a copy to each; none: drop."""
+"""Takes the record as it was read and the stream time so far (-1: none)."""
+StreamPartitioner = Callable[[str, Any, Any, int], int | Iterable[int] | None]
+"""Takes topic, key, value and the partition count. None partitions by the key; several partitions
+get a copy each; an empty iterable drops the record."""
 
 
 class TopologyError(ValueError):
-    """A topology that can't be, in Kafka's words. (Kafka: TopologyException.)"""
+    """An invalid topology, in Kafka's words. (Kafka: TopologyException.)"""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"Invalid topology: {message}")
 
 
 @dataclass(slots=True)
-class Source:
+class SourceNode:
     name: str
     topics: tuple[str, ...]
     key: Serde[Any]
     value: Serde[Any]
     pattern: str | None = None
-    """A regular expression for names of topics; then `topics` is empty."""
+    """A regular expression for topic names; then `topics` is empty."""
     extractor: TimestampExtractor | None = None
     offset_reset: str | None = None
-    """earliest, latest, or what the application says."""
+    """earliest, latest, or None for the application's setting."""
     table: bool = False
-    """Others look its records up: while much of it is unread, what else there is waits."""
+    """Other streams look up its records: they wait while much of this topic is unread."""
 
     def __post_init__(self) -> None:
         self.key = self.key.configured({}, is_key=True)
@@ -50,35 +52,35 @@ class Source:
 @dataclass(slots=True)
 class ProcessorNode:
     name: str
-    supplier: Supplier
+    supplier: ProcessorSupplier
     parents: list[str]
     stores: list[str] = field(default_factory=list)
     pure: bool = True
-    """Nobody would see it if it ran twice for a record: no printing, no call to the outside."""
+    """Running it twice for a record has no visible effect: it does not print or call outside."""
     custom: bool = False
-    """Written by the user against the Processor API: it may schedule, so that it needs a state."""
+    """A user's processor (Processor API): it may schedule, so it needs a task with state."""
 
 
 @dataclass(slots=True)
-class Sink:
+class SinkNode:
     name: str
     topic: str | Callable[[AnyRecord], str]
     key: Serde[Any]
     value: Serde[Any]
     parents: list[str]
-    partitioner: Partitioner | None = None
+    partitioner: StreamPartitioner | None = None
 
     def __post_init__(self) -> None:
         self.key = self.key.configured({}, is_key=True)
 
 
 @dataclass(slots=True)
-class Repartition:
+class RepartitionNode:
     """Ends a sub-topology and begins the next one: a sink and a source with a topic between them.
 
-    `name` is the source's: what follows has it as parent. The topic's name goes without the
-    application id here. `asked`: by `repartition()`, so that the topic is really there; else it
-    may be a shuffle (see Prefix in subtopologies.py).
+    `name` is the source's, the parent of what follows. The topic's name lacks the application id
+    here. `explicit` means that the user called `repartition()`, so the topic must exist; otherwise
+    Spark's shuffle may replace it (see Prefix in subtopologies.py).
     """
 
     name: str
@@ -88,17 +90,17 @@ class Repartition:
     value: Serde[Any]
     parents: list[str]
     partitions: int | None = None
-    """None: as many as the inputs of the sub-topology that writes it have."""
-    partitioner: Partitioner | None = None
-    asked: bool = False
+    """None: as many as the largest input of the sub-topology that writes it."""
+    partitioner: StreamPartitioner | None = None
+    explicit: bool = False
 
     def __post_init__(self) -> None:
         self.key = self.key.configured({}, is_key=True)
 
 
 @dataclass(slots=True)
-class GlobalTable:
-    """A topic that every task has whole."""
+class GlobalTableNode:
+    """A topic of which every task sees all partitions."""
 
     name: str
     processor_name: str
@@ -108,28 +110,28 @@ class GlobalTable:
     value: Serde[Any]
     extractor: TimestampExtractor | None = None
     place: int = 0
-    """How many nodes were there before it: Kafka numbers it so."""
+    """How many nodes were added before it: Kafka numbers sub-topologies by this."""
 
     def __post_init__(self) -> None:
         self.key = self.key.configured({}, is_key=True)
 
 
-Node = Source | ProcessorNode | Sink | Repartition
+Node = SourceNode | ProcessorNode | SinkNode | RepartitionNode
 
 
 class Graph:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.stores: dict[str, StoreSpec] = {}
-        self.globals: dict[str, GlobalTable] = {}
-        """By the name of the store."""
+        self.globals: dict[str, GlobalTableNode] = {}
+        """By store name."""
         self.copartitioned: list[frozenset[str]] = []
         """Names of sources and repartitions that must have equally many partitions."""
         self.serdes = SerdeConfig()
-        """What serdes that processors keep are configured by."""
+        """Configures the serdes that processors hold."""
 
     def configured(self, settings: Mapping[str, Any]) -> Graph:
-        """The same, with the settings of an application in all serdes."""
+        """A copy whose serdes have the application's settings."""
         made = Graph()
         serdes = made.serdes = SerdeConfig(settings)
         made.copartitioned = self.copartitioned
@@ -161,9 +163,9 @@ class Graph:
                 raise TopologyError(
                     f"Predecessor processor {parent} is not added yet for {node.name}"
                 )
-            if isinstance(self.nodes[parent], Sink):
+            if isinstance(self.nodes[parent], SinkNode):
                 raise TopologyError(f"Sink {parent} cannot be a predecessor of {node.name}")
-        if isinstance(node, Source):
+        if isinstance(node, SourceNode):
             self._check_topics(node.topics)
         self.nodes[node.name] = node
 
@@ -175,7 +177,7 @@ class Graph:
             raise TopologyError(f"StateStore {spec.name} is already added.")
         self.stores[spec.name] = spec
 
-    def add_global(self, table: GlobalTable) -> None:
+    def add_global(self, table: GlobalTableNode) -> None:
         if table.store.name in self.stores or table.store.name in self.globals:
             raise TopologyError(f"StateStore {table.store.name} is already added.")
         self._check_topics((table.topic,))
@@ -193,30 +195,30 @@ class Graph:
                 node.stores.append(store)
 
     def children(self) -> Mapping[str, list[Node]]:
-        """Of each node, in the order in which they were added."""
+        """The children of each node, in the order in which they were added."""
         found: dict[str, list[Node]] = {name: [] for name in self.nodes}
         for node in self.nodes.values():
             for parent in parents_of(node):
                 found[parent].append(node)
         return found
 
-    def sources(self) -> Iterator[Source]:
-        return (each for each in self.nodes.values() if isinstance(each, Source))
+    def sources(self) -> Iterator[SourceNode]:
+        return (node for node in self.nodes.values() if isinstance(node, SourceNode))
 
     def _check_topics(self, topics: Iterable[str]) -> None:
-        taken = {topic for each in self.sources() for topic in each.topics}
-        taken.update(each.topic for each in self.globals.values())
+        taken = {topic for source in self.sources() for topic in source.topics}
+        taken.update(table.topic for table in self.globals.values())
         for topic in topics:
             if topic in taken:
                 raise TopologyError(f"Topic {topic} has already been registered by another source.")
 
 
 def parents_of(node: Node) -> list[str]:
-    return [] if isinstance(node, Source) else node.parents
+    return [] if isinstance(node, SourceNode) else node.parents
 
 
 def internal_topic(application_id: str, name: str) -> str:
-    """Repartition topics and changelogs carry the application's id in front."""
+    """The names of repartition and changelog topics begin with the application id."""
     return f"{application_id}-{name}" if application_id else name
 
 

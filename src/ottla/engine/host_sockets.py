@@ -1,8 +1,8 @@
-"""Where a host is found, who may call it, and how it hears of its keeper's end.
+"""How a host process is found, which users may call it, and how it notices its owner's exit.
 
-On Linux: a socket without a file, the credentials of a peer, a pidfd. Elsewhere, as on macOS: a
-socket in a folder that only its user may enter, beside it a file which the host keeps locked and
-where its number is, and a thread that looks whether the keeper is there.
+On Linux: an abstract Unix socket, the peer's credentials, a pidfd. Elsewhere, as on macOS: a socket
+in a folder that only its user may enter, a locked file with the host's pid beside it, and a thread
+that polls the owner.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from ottla.spark.planner_start import CREDENTIALS, peer_user
+from ottla.spark.fork_server_start import CREDENTIALS, peer_user
 
 ABSTRACT: Final = hasattr(os, "pidfd_open") and hasattr(socket, "SO_PEERCRED")
 WAITING_MAX: Final = 16
 LOOK_S: Final = 1.0
 
 
-class Listening:
-    """The place of one host. OSError: another has it."""
+class HostSocket:
+    """The listening socket of one host. Raises OSError if another process has the name."""
 
     def __init__(self, name: str) -> None:
         self._file = None if ABSTRACT else _file(name)
@@ -46,11 +46,11 @@ class Listening:
         return line
 
     def fileno(self) -> int:
-        """Negative behind `close`."""
+        """Negative after `close`."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Who calls next must not find us, but may start another."""
+        """The next caller finds no host and may start a new one."""
         self._socket.close()
         if self._lock is not None and self._file is not None:
             self._file.unlink(missing_ok=True)
@@ -70,12 +70,12 @@ class Listening:
         self.close()
 
 
-def call(name: str) -> tuple[socket.socket, int] | None:
-    """A line to a host and the host's number; None where nobody listens."""
+def connect_to_host(name: str) -> tuple[socket.socket, int] | None:
+    """A connection to a host and the host's pid; None if nobody listens."""
     line = socket.socket(socket.AF_UNIX)
     try:
         line.connect(_address(name))
-        if not is_ours(line):
+        if not is_same_user(line):
             raise PermissionError(f"a process of another user has the name {name}")
         return line, _process(line, name)
     except (ConnectionRefusedError, FileNotFoundError):
@@ -86,13 +86,13 @@ def call(name: str) -> tuple[socket.socket, int] | None:
         raise
 
 
-def is_ours(line: socket.socket) -> bool:
-    """Of the same user. Others can't enter the folder."""
+def is_same_user(line: socket.socket) -> bool:
+    """True if the peer runs as the same user. (Elsewhere, others can't enter the folder.)"""
     return not ABSTRACT or peer_user(line) == os.getuid()
 
 
-def ends(process: int) -> int:
-    """A descriptor on which something happens when it has ended."""
+def exit_descriptor(process: int) -> int:
+    """A descriptor that becomes readable when the process has exited."""
     if ABSTRACT:
         return os.pidfd_open(process)
     reading, writing = os.pipe()
@@ -113,15 +113,15 @@ def _address(name: str) -> str:
 
 
 def _file(name: str) -> Path:
-    """Short: a socket's path has a hundred letters at most."""
+    """Short, because a socket's path has about a hundred characters at most."""
     return _folder() / hashlib.sha256(name.encode()).hexdigest()[:24]
 
 
 def _folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"ottla-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    its = folder.lstat()
-    if not stat.S_ISDIR(its.st_mode) or its.st_uid != os.getuid() or its.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise PermissionError(f"{folder} must be a folder that only its user may enter")
     return folder
 
@@ -131,12 +131,12 @@ def _lock_of(file: Path) -> Path:
 
 
 def _locked(file: Path) -> int:
-    """Kept until the host's end, however that comes; what one that was killed left behind goes."""
+    """The kernel releases the lock however the host ends. The file of a killed host is removed."""
     lock = os.open(_lock_of(file), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not os.path.samestat(os.fstat(lock), _lock_of(file).stat()):
-            raise BlockingIOError(f"{file} was given up just now")
+            raise BlockingIOError(f"another host has just released {file}")
     except OSError:
         os.close(lock)
         raise

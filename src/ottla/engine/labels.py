@@ -1,8 +1,8 @@
-"""Which numbers stand for tasks in a shuffle, so that each partition of it gets equally many.
+"""The labels of tasks in a shuffle: they spread tasks evenly over the shuffle's partitions.
 
-Spark places a key by a hash. Two tasks would share one of two partitions as often as not, and one
-core would do the work of both. So a task is called by the least number that is its own modulo the
-count of tasks and that Spark places where we want it.
+Spark partitions by a hash of the key, so two tasks would often share one of two partitions, and one
+core would do the work of both. A task's label is the smallest number that equals the task modulo
+the count of tasks and that Spark's hash maps to the wanted partition.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ MASK: Final = 0xFFFFFFFF
 
 
 def labels(tasks: int, partitions: int) -> list[int]:
-    return [_label(each, tasks, partitions) for each in range(tasks)]
+    return [_label(task, tasks, partitions) for task in range(tasks)]
 
 
 def place_of(number: int, partitions: int) -> int:
-    """The partition where Spark's HashPartitioning puts an int."""
+    """The partition that Spark's HashPartitioning chooses for an int."""
     hashed = _murmur3(number & MASK)
     signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
     return signed % partitions
@@ -32,7 +32,7 @@ def _label(task: int, tasks: int, partitions: int) -> int:
 
 
 def _murmur3(word: int) -> int:
-    """Of one int, with Spark's seed: the usual 32-bit hash."""
+    """The 32-bit Murmur3 hash of one int, with Spark's seed."""
     k = word * 0xCC9E2D51 & MASK
     k = _rotate(k, 15) * 0x1B873593 & MASK
     h = _rotate(SEED ^ k, 13) * 5 + 0xE6546B64 & MASK

@@ -1,14 +1,14 @@
-"""Cells of a task on the disk of the machine where it runs: RocksDB, by rocksdict.
+"""A task's cells on the local disk of the machine where it runs, in RocksDB (rocksdict).
 
-    <local folder>/<digest of the state's folder>-<task>/<slot>/     one store; a lock beside it
+    <local folder>/<digest of the state's folder>-<task>/<slot>/     one database; a lock beside it
 
-It is a copy: what counts are the files (task_files.py). A mark in it says behind which of them it
-stands, by the file's id, and is written with the cells in one batch of RocksDB. So a process that
-is killed leaves a copy behind an earlier file, and whoever comes next reads those that are newer.
-Without a mark it was filled half, and is thrown away.
+The database is a copy; the state files (task_files.py) are authoritative. A mark in it names the
+state file that the copy corresponds to, and one RocksDB write batch stores mark and cells. So a
+killed process leaves a copy that matches an earlier state file, and the next process reads only the
+newer files. A copy without a mark was filled partially and is deleted.
 
-What a batch puts stays in memory until the next batch begins: if it runs again instead, that is
-forgotten, and the copy is as it was.
+The puts of a batch stay in memory until the next batch begins: if Spark runs the batch again
+instead, they are dropped and the copy is as it was before the batch.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import pickle
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.engine.cells import SortedKeys, behind_time
 from ottla.engine.failures import StreamsError
-from ottla.engine.serdes import LONG
-from ottla.engine.state_file import Change
+from ottla.engine.state_file import CellChange
+from ottla.engine.windowed_serdes import LONG
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
@@ -40,14 +40,14 @@ WRITE_BUFFERS_BYTES: Final = 64 * 1024 * 1024  # of all tasks of a host
 FILL_CELLS: Final = 20_000
 SLOTS_MAX: Final = 64
 UNUSED_S_MAX: Final = 24 * 3600.0
-"""A copy that nobody has had open for so long is deleted by whoever opens another."""
+"""A process that opens a copy deletes those that have not been open for this long."""
 MARK: Final = b"\0"
 BETWEEN: Final = b"\0"
 BEHIND: Final = b"\1"
 
 
 class LocalCopies:
-    """Those of a host. `folder` is where this machine keeps them; empty: for temporary files."""
+    """The copies of one host process in `folder`; empty: the folder for temporary files."""
 
     def __init__(self, folder: str = "") -> None:
         self._folder = Path(folder or default_folder())
@@ -55,11 +55,11 @@ class LocalCopies:
         self._options: Options | None = None
 
     def known(self, state: str, number: int) -> LocalCopy | None:
-        """One that is open already."""
+        """The task's copy if it is open."""
         return self._open.get(_name(state, number))
 
     def of(self, state: str, number: int) -> LocalCopy:
-        """The copy of a task whose files are in the folder `state`."""
+        """The copy of the task whose state files are in the folder `state`."""
         name = _name(state, number)
         if name not in self._open:
             if self._options is None:
@@ -69,40 +69,40 @@ class LocalCopies:
         return self._open[name]
 
     def close(self) -> None:
-        for each in self._open.values():
-            each.close()
+        for copy in self._open.values():
+            copy.close()
         self._open.clear()
 
     def _free(self, folder: Path, options: Options) -> LocalCopy:
-        """Another host on this machine may have one of the same task: of the time before."""
+        """Opens the first unlocked slot: an earlier host on this machine may still hold one."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for slot in range(SLOTS_MAX):
             lock = _locked(folder / f"{slot}.lock")
             if lock is not None:
                 return LocalCopy(folder / str(slot), options, lock)
-        raise StreamsError(f"{SLOTS_MAX} processes have a copy in {folder} open: too many")
+        raise StreamsError(f"Too many processes ({SLOTS_MAX}) have local state in {folder} open")
 
 
 class LocalCopy:
-    """`behind` is the id of the file that it stands behind; None: it has nothing that counts."""
+    """`file_id` names the state file that the copy corresponds to; None: it is incomplete."""
 
     def __init__(self, path: Path, options: Options, lock: int) -> None:
         self._path = path
         self._options = options
         self._lock = lock
         self._cells: dict[str, DiskCells] = {}
-        self.behind: str | None = None
+        self.file_id: str | None = None
         try:
             self._db = self._opened()
             mark = self._db.get(MARK)
-        except Exception:  # as of a disk that was full
+        except Exception:  # a full disk, for instance, can leave a damaged database
             self._delete()
             self._db = self._opened()
             mark = None
         if mark is not None:
-            self.behind, stores = pickle.loads(mark)
-            for each in stores:
-                self.open(each)
+            self.file_id, stores = pickle.loads(mark)
+            for store in stores:
+                self.open(store)
 
     @property
     def cells(self) -> dict[str, DiskCells]:
@@ -117,16 +117,17 @@ class LocalCopy:
         self._db.close()
         self._delete()
         self._cells.clear()
-        self.behind = None
+        self.file_id = None
         self._db = self._opened()
 
-    def fill(self, cells: Iterable[Change]) -> None:
-        """Without a mark until `stand`, and without a log: it is built again if we are killed."""
+    def fill(self, cells: Iterable[CellChange]) -> None:
+        """Bulk-loads cells. The mark is removed until `commit` and the WAL is off, because a killed
+        process loads again from the state files."""
         from rocksdict import WriteBatch, WriteOptions
 
-        if self.behind is not None:
+        if self.file_id is not None:
             self._db.delete(MARK)
-            self.behind = None
+            self.file_id = None
         unlogged: Any = WriteOptions()
         unlogged.disable_wal = True
         left = iter(cells)
@@ -141,28 +142,29 @@ class LocalCopy:
             self._db.write(batch, unlogged)
         self._db.flush()
 
-    def stand(self, behind: str) -> None:
-        """What was put is of the state behind this file: it is kept."""
+    def commit(self, file_id: str) -> None:
+        """Makes the puts durable: they are part of the state of this file. One write batch stores
+        cells and mark, so they never disagree."""
         from rocksdict import WriteBatch
 
-        if behind == self.behind and not any(each.fresh for each in self._cells.values()):
+        if file_id == self.file_id and not any(cells.pending for cells in self._cells.values()):
             return
         batch = WriteBatch(raw_mode=True)
         for cells in self._cells.values():
-            for key, value in cells.fresh.items():
+            for key, value in cells.pending.items():
                 if value is None:
                     batch.delete(cells.prefix + key)
                 else:
                     batch.put(cells.prefix + key, value)
-        batch.put(MARK, pickle.dumps((behind, list(self._cells))))
+        batch.put(MARK, pickle.dumps((file_id, list(self._cells))))
         self._db.write(batch)
-        self.behind = behind
-        self.forget_fresh()
+        self.file_id = file_id
+        self.discard_pending()
 
-    def forget_fresh(self) -> None:
-        """What was put since `stand`."""
-        for each in self._cells.values():
-            each.forget_fresh()
+    def discard_pending(self) -> None:
+        """Drops the puts since `commit`."""
+        for cells in self._cells.values():
+            cells.discard_pending()
 
     def close(self) -> None:
         self._cells.clear()
@@ -180,35 +182,39 @@ class LocalCopy:
 
 
 class DiskCells:
-    """Of one store. `fresh` is what was put since the copy last stood behind a file."""
+    """The cells of one store. `pending` has the puts since the last `commit`."""
 
     on_disk = True
 
     def __init__(self, db: Rdict, store: str) -> None:
         self.prefix = store.encode() + BETWEEN
-        self.fresh: dict[bytes, bytes | None] = {}
+        self.pending: dict[bytes, bytes | None] = {}
         self._end = store.encode() + BEHIND
         self._db = db
         self._read = db.get
         self._keys: SortedKeys | None = None
 
     def get(self, key: bytes) -> bytes | None:
-        fresh = self.fresh
-        if key in fresh:
-            return fresh[key]
+        pending = self.pending
+        if key in pending:
+            return pending[key]
         found: bytes | None = self._read(self.prefix + key)
         return found
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        if self._keys is not None and key not in self.fresh:
+        if self._keys is not None and key not in self.pending:
             self._keys.add(key)
-        self.fresh[key] = value
+        self.pending[key] = value
+
+    def put_all(self, cells: Sequence[tuple[bytes, bytes | None]]) -> None:
+        for key, value in cells:
+            self.put(key, value)
 
     def range(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """What is fresh goes before what RocksDB has, of which it gives one moment's."""
+        """Merges `pending`, which wins, into a consistent snapshot of RocksDB."""
         if self._keys is None:
-            self._keys = SortedKeys(self.fresh)
-        fresh, cut = self.fresh, len(self.prefix)
+            self._keys = SortedKeys(self.pending)
+        pending, cut = self.pending, len(self.prefix)
         keys = self._keys.between(low, high)
         place = 0
         end = self._end if high is None else self.prefix + high
@@ -218,17 +224,17 @@ class DiskCells:
                 break
             key = found[cut:]
             while place < len(keys) and keys[place] < key:
-                if (put := fresh.get(keys[place])) is not None:
+                if (put := pending.get(keys[place])) is not None:
                     yield keys[place], put
                 place += 1
             if place < len(keys) and keys[place] == key:
                 place += 1
-            now = fresh.get(key, value)
+            now = pending.get(key, value)
             if now is not None:
                 yield key, now
-        for each in keys[place:]:
-            if (put := fresh.get(each)) is not None:
-                yield each, put
+        for key in keys[place:]:
+            if (put := pending.get(key)) is not None:
+                yield key, put
 
     def under(
         self, stem: bytes, behind: int, first_ms: int, last_ms: int
@@ -237,18 +243,23 @@ class DiskCells:
         found = self.range(stem + LONG.pack(first_ms), behind_time(stem, last_ms))
         return [cell for cell in found if len(cell[0]) == size and cell[0].startswith(stem)]
 
+    def under_each(
+        self, wanted: Iterable[tuple[bytes, int, int]], behind: int
+    ) -> list[list[tuple[bytes, bytes]]]:
+        return [self.under(stem, behind, first_ms, last_ms) for stem, first_ms, last_ms in wanted]
+
     def size(self) -> int:
         found = self._db.property_int_value("rocksdb.estimate-num-keys")
-        return (found or 0) + len(self.fresh)
+        return (found or 0) + len(self.pending)
 
-    def changes(self) -> list[tuple[bytes, bytes | None]]:
-        return list(self.fresh.items())
+    def changes(self, store: str) -> list[tuple[str, bytes, bytes | None]]:
+        return [(store, key, value) for key, value in self.pending.items()]
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         return self.range(None, None)
 
-    def forget_fresh(self) -> None:
-        self.fresh.clear()
+    def discard_pending(self) -> None:
+        self.pending.clear()
         self._keys = None
 
 
@@ -257,7 +268,7 @@ def default_folder() -> Path:
 
 
 def delete_unused(folder: Path, now_s: float | None = None) -> None:
-    """Copies of queries that are gone, and of tasks that have moved for good."""
+    """Deletes copies of dropped queries and of tasks that have moved to another machine."""
     before_s = (time.time() if now_s is None else now_s) - UNUSED_S_MAX
     for file in folder.glob("*/*.lock"):
         with contextlib.suppress(OSError):
@@ -273,11 +284,11 @@ def _name(state: str, number: int) -> str:
 
 
 def _locked(file: Path) -> int | None:
-    """None: another process has it. It goes with ours, however that ends."""
+    """None if another process holds the lock. The kernel releases ours however we exit."""
     lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(lock), file.stat()):  # it was not deleted just now
+        if os.path.samestat(os.fstat(lock), file.stat()):  # not deleted in between
             os.utime(lock)
             return lock
     except OSError:
@@ -287,14 +298,14 @@ def _locked(file: Path) -> int | None:
 
 
 def _options() -> Options:
-    """For all tasks of a host: they share memory for blocks, and for what is not written yet."""
+    """Options for all tasks of a host, which share a block cache and memory for write buffers."""
     try:
         import rocksdict
     except ImportError:
         raise StreamsError(
             "The state of this application is larger than statestore.memory.max.bytes, and RocksDB"
-            " is not there to keep it on disk: pip install rocksdict, where Spark's Python workers"
-            " run; or give it more memory."
+            " is not installed to keep it on disk: pip install rocksdict, where Spark's Python"
+            " workers run; or give it more memory."
         ) from None
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
@@ -305,8 +316,8 @@ def _options() -> Options:
     options.set_keep_log_file_num(1)
     table = rocksdict.BlockBasedOptions()
     table.set_block_cache(rocksdict.Cache(CACHE_BYTES))
-    # Filters and indexes stay beside the cache, some 2 bytes for a cell: in it, in one of its
-    # shards, they would push each other out, and a get took 200 us.
+    # Filters and indexes stay outside the cache (about 2 bytes per cell): inside it they evicted
+    # each other from its shards, and a get took 200 us.
     table.set_bloom_filter(10, False)
     options.set_block_based_table_factory(table)
     return options

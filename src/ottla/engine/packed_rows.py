@@ -1,27 +1,30 @@
 """Rows of tasks as bytes: Arrow's stream format, many rows in one cell of a DataFrame.
 
-Spark carries a few such cells in each batch instead of every record as a row of its own.
+Spark moves a few such cells per batch instead of a row per record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from itertools import chain, groupby, repeat
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from ottla.engine.records import Headers, Input, Output
-from ottla.spark.reading import Chunk
+from ottla.engine.records import Headers, InputRow, OutputColumns, OutputRow, output_rows
+from ottla.spark.chunks import Chunk
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORDS_MAX: Final = 32_768
 """In one cell."""
-# What Input._make does, but for its count of the values.
-_input: Final[Callable[[tuple[Any, ...]], Input]] = partial(tuple.__new__, Input)
+GROUPS_MAX: Final = 8
+"""More of them are packed row by row, because each would have a cell of its own."""
+# Input._make without its check of the length.
+_input: Final[Callable[[tuple[Any, ...]], InputRow]] = partial(tuple.__new__, InputRow)
 
 
-def chunk_rows(chunk: Chunk) -> bytes:
+def pack_chunk(chunk: Chunk) -> bytes:
     """The records of a chunk, as they were read."""
     columns = chunk.columns
     count = len(chunk)
@@ -33,13 +36,13 @@ def chunk_rows(chunk: Chunk) -> bytes:
         "key": columns.keys,
         "value": columns.values,
     }
-    if columns.headers is not None:
+    if columns.headers is not None and columns.headers.null_count < count:
         arrays["headers"] = columns.headers
     return _packed(pa.RecordBatch.from_pydict(arrays))
 
 
-def input_rows(rows: Sequence[Input]) -> bytes:
-    """Rows that were given another key on their way."""
+def pack_input_rows(rows: Sequence[InputRow]) -> bytes:
+    """Packs rows that a prefix has rekeyed."""
     columns = list(zip(*rows, strict=True))
     arrays = {
         "topic": pa.array(columns[0], pa.string()),
@@ -56,49 +59,58 @@ def input_rows(rows: Sequence[Input]) -> bytes:
     return _packed(pa.RecordBatch.from_pydict(arrays))
 
 
-def inputs(data: bytes) -> Iterator[Input]:
-    """The way back."""
-    batch = _unpacked(data)
+def unpack_input_rows(data: bytes) -> Iterator[InputRow]:
+    """Reverses `pack_chunk` and `pack_input_rows`."""
+    batch = unpacked_batch(data)
     count = batch.num_rows
     turn = _values(batch, "turn") if "turn" in batch.schema.names else [0] * count
     origin = _values(batch, "origin") if "origin" in batch.schema.names else [""] * count
     names = ("topic", "partition", "offset", "timestamp", "key", "value")
-    columns = [_values(batch, each) for each in names]
+    columns = [_values(batch, name) for name in names]
     return map(_input, zip(*columns, headers_of(batch), turn, origin, strict=True))
 
 
-def reach(data: bytes) -> tuple[str, int, int]:
-    """Where the records of a cell were read, and the offset behind the last: all of one chunk."""
-    batch = _unpacked(data)
+def packed_rows_position(data: bytes) -> tuple[str, int, int]:
+    """Topic, partition and next offset of a cell: its records come from one chunk."""
+    batch = unpacked_batch(data)
     origin = batch.column("origin")[0].as_py() if "origin" in batch.schema.names else ""
     topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
     return origin or topic, partition, int(batch.column("offset").to_numpy().max()) + 1
 
 
-def chunk_inputs(chunk: Chunk) -> Iterator[Input]:
-    """The same for records that go nowhere before."""
+def chunk_input_rows(chunk: Chunk) -> Iterator[InputRow]:
+    """The rows of a chunk without packing, for a task in the same process."""
     columns = chunk.columns
-    count = len(chunk)
-    headers = [()] * count if columns.headers is None else _header_lists(columns.headers)
-    return map(
-        _input,
-        zip(
-            [chunk.topic] * count,
-            [chunk.partition] * count,
-            _list(columns.offsets),
-            _list(columns.timestamps_ms),
-            _list(columns.keys),
-            _list(columns.values),
-            headers,
-            [0] * count,
-            [""] * count,
-            strict=True,
-        ),
+    return iter(
+        input_rows(
+            chunk.topic,
+            chunk.partition,
+            python_values(columns.offsets),
+            python_values(columns.timestamps_ms),
+            python_values(columns.keys),
+            python_values(columns.values),
+            [()] * len(chunk) if columns.headers is None else _header_lists(columns.headers),
+        )
     )
 
 
-def output_rows(rows: Sequence[Output]) -> Iterator[bytes]:
-    """As the sink takes them, in their order."""
+def input_rows(
+    topic: str,
+    partition: int,
+    offsets: list[int],
+    timestamps: list[int],
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    headers: list[Headers],
+) -> list[InputRow]:
+    """Rows of one partition from columns."""
+    same = repeat(topic), repeat(partition)
+    columns = zip(*same, offsets, timestamps, keys, values, headers, repeat(0), repeat(""))
+    return list(map(_input, columns))
+
+
+def pack_output_rows(rows: Sequence[OutputRow]) -> Iterator[bytes]:
+    """Packs rows for the sink, in order."""
     for start in range(0, len(rows), RECORDS_MAX):
         topics, keys, values, timestamps, headers, partitions = zip(
             *rows[start : start + RECORDS_MAX], strict=True
@@ -115,9 +127,80 @@ def output_rows(rows: Sequence[Output]) -> Iterator[bytes]:
         yield _packed(pa.RecordBatch.from_pydict(arrays))
 
 
-def outputs(cell: bytes) -> Iterator[tuple[str, bytes | None, bytes | None]]:
-    """Topic, key and value of each row that `output_rows` has packed."""
-    batch = _unpacked(cell)
+def pack_outputs(outputs: Sequence[OutputRow | OutputColumns]) -> Iterator[bytes]:
+    """Packs rows for the sink, in order."""
+    groups = [(kind, list(some)) for kind, some in groupby(outputs, _kind)]
+    if len(groups) > GROUPS_MAX:
+        yield from pack_output_rows(output_rows(outputs))
+        return
+    for topic, some in groups:
+        if topic is None:
+            yield from pack_output_rows(cast(list[OutputRow], some))
+        else:
+            yield from _pack_columns(topic, cast(list[OutputColumns], some))
+
+
+def _kind(output: OutputRow | OutputColumns) -> str | None:
+    """The topic of columns; None for a row."""
+    return output.topic if isinstance(output, OutputColumns) else None
+
+
+def _pack_columns(topic: str, parts: Sequence[OutputColumns]) -> Iterator[bytes]:
+    # In chunks, because an array ends at 2 GiB, and the parts of a batch may have more.
+    keys, values = (
+        _binary_of(part.keys for part in parts),
+        _binary_of(part.values for part in parts),
+    )
+    timestamps = pa.array(chain.from_iterable(part.timestamps for part in parts), pa.int64())
+    headers = None
+    if any(part.headers is not None for part in parts):
+        given = (part.headers or [()] * len(part.keys) for part in parts)
+        headers = _headers(chain.from_iterable(given))
+    for start in range(0, len(timestamps), RECORDS_MAX):
+        some = timestamps.slice(start, RECORDS_MAX)
+        columns = {
+            "topic": pa.repeat(pa.scalar(topic), len(some)),
+            "key": keys.slice(start, RECORDS_MAX).combine_chunks(),
+            "value": values.slice(start, RECORDS_MAX).combine_chunks(),
+            "timestamp": some,
+            "partition": pa.nulls(len(some), pa.int32()),
+        }
+        if headers is not None:
+            columns["headers"] = headers.slice(start, RECORDS_MAX)
+        yield _packed(pa.RecordBatch.from_pydict(columns))
+
+
+def _binary_of(parts: Iterable[Any]) -> Any:
+    arrays = [pa.array(part, pa.binary()) if isinstance(part, list) else part for part in parts]
+    chunks = [
+        chunk
+        for array in arrays
+        for chunk in (array.chunks if isinstance(array, pa.ChunkedArray) else [array])
+    ]
+    return pa.chunked_array(chunks, pa.binary())
+
+
+def pack_output_columns(
+    topic: str, keys: Any, values: Any, timestamps: Any, partition: int
+) -> bytes:
+    """Packs rows of one topic and partition; keys and values are binary arrays."""
+    count = len(keys)
+    return _packed(
+        pa.RecordBatch.from_pydict(
+            {
+                "topic": pa.repeat(pa.scalar(topic), count),
+                "key": keys,
+                "value": values,
+                "timestamp": pa.array(timestamps, pa.int64()),
+                "partition": pa.repeat(pa.scalar(partition, pa.int32()), count),
+            }
+        )
+    )
+
+
+def unpack_output_rows(cell: bytes) -> Iterator[tuple[str, bytes | None, bytes | None]]:
+    """Topic, key and value of each row that `pack_output_rows` has packed."""
+    batch = unpacked_batch(cell)
     return zip(*(batch.column(name).to_pylist() for name in ("topic", "key", "value")), strict=True)
 
 
@@ -129,23 +212,25 @@ def headers_of(batch: Any) -> list[Headers]:
 
 def _headers(rows: Iterable[Headers]) -> Any:
     return pa.array(
-        [[{"key": name, "value": value} for name, value in each] for each in rows], HEADERS
+        [[{"key": name, "value": value} for name, value in row] for row in rows], HEADERS
     )
 
 
 def _header_lists(column: Any) -> list[Headers]:
+    if column.null_count == len(column):
+        return [()] * len(column)
     return [
-        tuple((each["key"], each["value"]) for each in row) if row else ()
+        tuple((header["key"], header["value"]) for header in row) if row else ()
         for row in column.to_pylist()
     ]
 
 
 def _values(batch: Any, name: str) -> list[Any]:
-    return _list(batch.column(name))
+    return python_values(batch.column(name))
 
 
-def _list(array: Any) -> list[Any]:
-    """Through numpy: Arrow itself makes a thing of its own of each value first."""
+def python_values(array: Any) -> list[Any]:
+    """Through numpy: Arrow's to_pylist makes a Scalar object per value first."""
     return list(array.to_numpy(zero_copy_only=False).tolist())
 
 
@@ -156,6 +241,6 @@ def _packed(batch: Any) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _unpacked(data: bytes) -> Any:
+def unpacked_batch(data: bytes) -> Any:
     with pa.ipc.open_stream(data) as reader:
         return reader.read_next_batch()

@@ -1,4 +1,4 @@
-"""The Processor API: what a node of a topology does with a record, and what it may ask for.
+"""The Processor API: what a node of a topology does with a record, and what its context offers.
 
     class Total(Processor[str, int]):
         def init(self, context: Context) -> None:
@@ -10,7 +10,7 @@
             self.totals.put(record.key, total)
             self.context.forward(record.with_value(total))
 
-Every operation of the DSL is such a node. One instance belongs to one task and one thread.
+Every operation of the DSL is such a processor. An instance belongs to one task and one thread.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
+from ottla.engine.record_batch import DeliverBatch
 from ottla.engine.records import AnyRecord, Record, RecordMetadata
 from ottla.engine.serde_config import SerdeConfig
 
@@ -36,25 +37,35 @@ class PunctuationType(Enum):
 
 
 class Processor(Generic[K, V]):
-    context: Context
+    context: ProcessorContext
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         self.context = context
 
     def process(self, record: Record[K, V]) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Called when its task ends."""
+        """Called when the task closes."""
 
     def step(self, downstream: Deliver) -> Deliver:
-        """What a task calls for each record. (Stateless operations give something quicker.)"""
+        """The callable that a task runs per record. (Stateless operations return a faster one.)"""
         return self.process
+
+    def batch_step(self, downstream: DeliverBatch) -> DeliverBatch | None:
+        """`step` for many records of one source at once; None if there is no such step.
+
+        It must do what `step` does for one record after the other. It may only read stores until
+        `downstream` has returned, and must not raise afterwards, because nodes downstream may have
+        changed theirs. If it raises before, the task takes back what was sent and processes the
+        records one by one.
+        """
+        return None
 
 
 @dataclass(slots=True, eq=False)
 class Cancellable:
-    """A schedule, which may be ended."""
+    """A scheduled punctuation, which can be cancelled."""
 
     node: str
     place: int
@@ -68,8 +79,8 @@ class Cancellable:
         self.cancelled = True
 
 
-class Host(Protocol):
-    """What a context needs of the task that it stands for."""
+class ContextTask(Protocol):
+    """The task as its contexts see it."""
 
     application_id: str
     task_id: str
@@ -88,21 +99,21 @@ class Host(Protocol):
 
     def record_metadata(self) -> RecordMetadata | None: ...
 
-    def ask_for_commit(self) -> None: ...
+    def request_commit(self) -> None: ...
 
     def on_commit(self, node: str, flush: Callable[[], None]) -> None: ...
 
 
-class Context:
-    """One for each node of a task.
+class ProcessorContext:
+    """What a task offers to one of its nodes.
 
-    `downstream` is `forward` without a choice of child, as one callable: a node that forwards for
-    every record takes it once in `init` and saves a look-up and a call for each of them.
+    `downstream` forwards to all children as one callable: a node that forwards every record takes
+    it once in `init` and saves a look-up and a call per record.
     """
 
     def __init__(
         self,
-        host: Host,
+        host: ContextTask,
         node: str,
         *,
         children: Mapping[str, Deliver],
@@ -115,9 +126,9 @@ class Context:
         self.application_id = host.application_id
         self.task_id = host.task_id
         self.serdes = host.serdes
-        """For a node that keeps a serde: what the application's settings make of it."""
+        """Configures serdes that a node holds with the application's settings."""
         self.numbers = host.numbers
-        """What nodes of the task remember beside their stores, by names that they choose."""
+        """Numbers that nodes remember besides their stores, by names of their choice."""
         self.downstream: Deliver = to_all(tuple(children.values()))
 
     def forward(self, record: AnyRecord, child: str | None = None) -> None:
@@ -129,8 +140,8 @@ class Context:
             raise ValueError(f"Unknown downstream node: {child} of {self.node}")
         deliver(record)
 
-    def limited(self, forward: Callable[..., None]) -> Context:
-        """The same context with another `forward`, for a processor inside of a processor."""
+    def limited(self, forward: Callable[..., None]) -> ProcessorContext:
+        """This context with another `forward`, for a processor wrapped in a processor."""
         made = copy(self)
         made.forward = made.downstream = forward  # type: ignore[method-assign]
         return made
@@ -146,7 +157,7 @@ class Context:
     def schedule(
         self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Cancellable:
-        """Calls back with the time, once in each interval: of the stream, or of the clock."""
+        """Calls `callback` with the time once per interval, by stream time or wall-clock time."""
         if interval_ms < 1:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
         return self._host.schedule(self.node, interval_ms, kind, callback)
@@ -164,14 +175,15 @@ class Context:
         return self._host.record_metadata()
 
     def commit(self) -> None:
-        """Asks for a commit: caches are flushed as soon as this record is done."""
-        self._host.ask_for_commit()
+        """Requests a commit: caches are flushed after this record."""
+        self._host.request_commit()
 
     def cached(self, flush: Callable[[], None]) -> bool:
-        """True where updates of tables are kept until the commit, which then calls `flush`.
+        """True if table updates are cached until the commit, which calls `flush`; False if the
+        cache is off and updates are forwarded at once.
 
-        Flushes go in the order of the topology, so that what one of them forwards is flushed by
-        the nodes below in the same commit. False: the cache is off, forward at once.
+        Flushes run in topological order, so nodes downstream flush in the same commit what a flush
+        forwards to them.
         """
         if self._host.caching:
             self._host.on_commit(self.node, flush)
@@ -179,7 +191,7 @@ class Context:
 
 
 def to_all(children: tuple[Deliver, ...]) -> Deliver:
-    """One callable for several: the one itself where there is only one."""
+    """One callable that delivers to all; a single child is returned as it is."""
     if len(children) == 1:
         return children[0]
 

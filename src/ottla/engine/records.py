@@ -1,11 +1,14 @@
-"""What flows through a topology: records, changes of tables, windows, and rows at both ends.
+"""What flows through a topology: records, changes of tables, windows, and input and output rows.
 
-A record is handed on, never changed: several nodes may see the same one. `with_key`, `with_value`
-and `with_timestamp` make a new one.
+Nodes never modify a record, because several nodes may share it; `with_key`, `with_value` and
+`with_timestamp` return a new one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
@@ -17,7 +20,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(Generic[K, V]):
-    # No dataclass, because mypyc leaves its constructor to the interpreter.
+    # Not a dataclass, because mypyc would leave its constructor to the interpreter.
     __slots__ = ("headers", "key", "timestamp", "value")
     __match_args__ = ("key", "value", "timestamp", "headers")
 
@@ -53,14 +56,14 @@ class Record(Generic[K, V]):
 
 
 class Change(NamedTuple, Generic[V]):
-    """An update of a table: the value now and the value before; None where there is none."""
+    """An update of a table: new and old value; None for a missing one."""
 
     new: V | None
     old: V | None
 
 
 class Window(NamedTuple):
-    """Milliseconds; of a session window the end belongs to it, of the others it does not."""
+    """In milliseconds; the end is inclusive for session windows, exclusive for the others."""
 
     start: int
     end: int
@@ -74,27 +77,27 @@ class Windowed(NamedTuple, Generic[K]):
 
 
 class ValueAndTimestamp(NamedTuple, Generic[V]):
-    """What a timestamped store holds for a key."""
+    """The value of a timestamped store."""
 
     value: V
     timestamp: int
 
 
 class RecordMetadata(NamedTuple):
-    """Where the record that is being processed was read."""
+    """The source of the record that is being processed."""
 
     topic: str
     partition: int
     offset: int
 
 
-class Input(NamedTuple):
+class InputRow(NamedTuple):
     """A row that enters a task.
 
-    `topic` says which source takes it. A row that was given a new key on its way (see Prefix in
-    subtopologies.py) carries the name of the repartition topic that it stands for, the place where
-    it was read as `origin`, `partition` and `offset`, and its number among the rows that were made
-    of the record there as `turn`: with these it finds its old order again behind a shuffle.
+    `topic` selects the source. For a row that a prefix has rekeyed (see Prefix in
+    subtopologies.py), `topic` is the repartition topic that the shuffle replaces; `origin`,
+    `partition` and `offset` say where it was read, and `turn` numbers the rows that came of the
+    same record. With these the task restores the order that the shuffle has lost.
     """
 
     topic: str
@@ -108,8 +111,8 @@ class Input(NamedTuple):
     origin: str = ""
 
 
-class Output(NamedTuple):
-    """A row that leaves a task for a topic; partition None: by the key, as producers do."""
+class OutputRow(NamedTuple):
+    """A row that a task sends to a topic; partition None: the producer partitions by the key."""
 
     topic: str
     key: bytes | None
@@ -117,6 +120,40 @@ class Output(NamedTuple):
     timestamp: int
     headers: Headers = ()
     partition: int | None = None
+
+
+@dataclass(slots=True)
+class OutputColumns:
+    """Rows that a task sends to one topic, as columns; the producer partitions by the keys.
+
+    Keys and values are lists, or binary arrays of Arrow's. `headers` is None if no row has any.
+    """
+
+    topic: str
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    timestamps: Sequence[int]
+    headers: Sequence[Headers] | None = None
+
+    def rows(self) -> Iterator[OutputRow]:
+        headers = repeat(()) if self.headers is None else self.headers
+        keys, values = _python(self.keys), _python(self.values)
+        return map(OutputRow, repeat(self.topic), keys, values, self.timestamps, headers)
+
+
+def output_rows(outputs: Sequence[OutputRow | OutputColumns]) -> list[OutputRow]:
+    found: list[OutputRow] = []
+    for output in outputs:
+        if isinstance(output, OutputColumns):
+            found.extend(output.rows())
+        else:
+            found.append(output)
+    return found
+
+
+def _python(column: Any) -> Sequence[bytes | None]:
+    found: Sequence[bytes | None] = column if isinstance(column, list) else column.to_pylist()
+    return found
 
 
 AnyRecord = Record[Any, Any]

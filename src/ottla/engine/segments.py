@@ -1,23 +1,25 @@
-"""What a windowed store forgets: rows are noted by stretches of time, and let go by them.
+"""The retention of window and session stores: cells are grouped by segments of time, and expire by
+segment.
 
-Cells are ordered by key, so that nothing in them says which are old. The notes are in memory only:
-they are made by one walk through the cells, the first time that something could be old. Cells on
-disk are too many for notes: there is a walk for each stretch of time that is over.
+Cells are ordered by key, which does not show which ones are old. The segments' index is in memory
+only: one scan builds it, the first time that a segment may have expired. Cells on disk are too many
+for an index: each expired segment costs a scan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ottla.engine.cells import TIME_MAX as TIME_MAX
 from ottla.engine.cells import Cells
-from ottla.engine.serdes import LONG
+from ottla.engine.windowed_serdes import LONG
 
 SEGMENT_MS_MIN: Final = 60_000  # as in Kafka
 
 
-class Segments:
-    """`from_end`: where the time lies in a cell's key, in bytes before its end."""
+class StoreSegments:
+    """`from_end`: the position of the time in a cell's key, in bytes from its end."""
 
     def __init__(self, cells: Cells, retention_ms: int, *, from_end: int) -> None:
         self._cells = cells
@@ -30,12 +32,12 @@ class Segments:
         self.observe(-1)
 
     def observe(self, time_ms: int) -> None:
-        """The largest time that was put. What follows from it is worked out once, here."""
+        """Sets the observed stream time and computes the bounds that depend on it."""
         self.observed_ms = time_ms
         segment = (time_ms - self._retention_ms) // self._segment_ms
         self._admitted_ms = segment * self._segment_ms
         self.oldest_ms = time_ms - self._retention_ms + 1
-        """What is older than this is gone, even if it is still there; unless that is shown."""
+        """Older cells are not returned even if they still exist, unless expired ones are shown."""
         if self._shows_expired:
             self.oldest_ms = self._admitted_ms
 
@@ -45,21 +47,37 @@ class Segments:
 
     @property
     def newest_ms(self) -> int:
-        """Nothing is later; where somebody else fills the cells, anything may be there."""
+        """No cell is later. Unknown (the maximum) where the cells are filled from a changelog."""
         return self.observed_ms if self.observed_ms >= 0 else TIME_MAX
 
     def admits(self, time_ms: int) -> bool:
-        """False for what is too old to be put. Moves the time on, and lets old segments go.
+        """False if this time has expired. Advances the stream time and drops expired segments.
 
-        As in Kafka's RocksDB stores a segment takes what comes as long as it is there, though
-        nobody reads what is older than `oldest_ms`; but final results of sessions are taken so.
+        As in Kafka's RocksDB stores, a segment accepts puts while it exists, even older ones than
+        `oldest_ms`, which reads do not return; the final results of sessions depend on that.
         """
         if time_ms > self.observed_ms:
             self.observe(time_ms)
-            first = (time_ms - self._retention_ms + 1) // self._segment_ms
+            first = self._first_at(time_ms)
             if first > self._first:
                 self._forget(first)
         return time_ms >= self._admitted_ms
+
+    def admits_all(self, times_ms: Sequence[int]) -> bool:
+        """Like `admits` for one after the other, where all are admitted and nothing expires. If
+        False, it has changed nothing: some may not be admitted, or cells expire in between."""
+        newest_ms = max(times_ms)
+        if newest_ms > self.observed_ms and self._first_at(newest_ms) > self._first:
+            return False
+        observed_ms = self.observed_ms
+        self.observe(max(newest_ms, observed_ms))
+        if min(times_ms) >= self._admitted_ms:
+            return True
+        self.observe(observed_ms)
+        return False
+
+    def _first_at(self, time_ms: int) -> int:
+        return (time_ms - self._retention_ms + 1) // self._segment_ms
 
     def note(self, cell: bytes, time_ms: int, *, present: bool) -> None:
         if self._segments is not None and present:
@@ -69,6 +87,17 @@ class Segments:
                 segment = self._segments[number] = set()
             segment.add(cell)
 
+    def note_all(self, cells: Sequence[bytes], times_ms: Sequence[int]) -> None:
+        """`note` for cells that are present."""
+        if self._segments is None or not cells:
+            return
+        first, last = min(times_ms) // self._segment_ms, max(times_ms) // self._segment_ms
+        if first == last:
+            self._segments.setdefault(first, set()).update(cells)
+            return
+        for cell, time_ms in zip(cells, times_ms, strict=True):
+            self.note(cell, time_ms, present=True)
+
     def _forget(self, first: int) -> None:
         self._first = first
         if self._cells.on_disk:
@@ -77,7 +106,7 @@ class Segments:
         segments = self._segments
         if segments is None:
             segments = self._segments = self._walk()
-        for number in [each for each in segments if each < first]:
+        for number in [number for number in segments if number < first]:
             for cell in segments.pop(number):
                 self._cells.put(cell, None)
 

@@ -1,5 +1,5 @@
-"""The settings of an application, as its serdes get them: where the schema registry is, and how
-schemas are registered and chosen."""
+"""The application's settings for serdes: where the schema registry is, and how schemas are
+registered and chosen."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ottla.client.serde import Serde
 
 
 class SerdeConfig:
-    """A serde that stands in several places is configured once, so that it asks the registry once.
+    """Configures a serde that is used in several places once, so it queries the registry once.
 
-    What a serde was given itself wins over the application's settings.
+    A serde's own settings win over the application's.
     """
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
@@ -28,11 +28,11 @@ class SerdeConfig:
     def _configured(self, serde: Serde[Any], *, is_key: bool) -> Serde[Any]:
         known = self._made.get((id(serde), is_key))
         if known is None:
-            # The given serde is kept as well: its id must not become that of another one.
+            # Holding the given serde keeps its id from being reused by another object.
             known = (serde, serde.configured(self._settings, is_key=is_key))
             self._made[id(serde), is_key] = known
         return known[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        """To another process, where objects have other ids."""
+        """Drops the cache by id, because objects have other ids in another process."""
         return {"_settings": self._settings, "_made": {}}

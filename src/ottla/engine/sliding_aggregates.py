@@ -1,45 +1,45 @@
 """Aggregates over sliding windows (KIP-450).
 
-Every record at t has two windows: the left one, [t - difference, t], which is there as soon as the
-record is, and the right one, [t + 1, t + 1 + difference], which is there when a later record lies
-in it. So each possible set of records no further apart than the difference is one window, once.
-Both ends belong to a window. A record comes into all windows that it lies in, and a new window
-begins with what a neighbour already has, for records are not kept:
+A record at t has two windows: the left one, [t - difference, t], exists at once; the right one,
+[t + 1, t + 1 + difference], exists when a later record falls into it. So every distinct set of
+records within the difference has exactly one window. Both ends are inclusive. A record is added to
+every window that contains it. Records are not stored, so a new window starts with the aggregate of
+an adjacent one:
 
-    left window     what lies in [t - difference, t) is all in the nearest window that ended before
-    right window    what lies behind t is all in the latest window that holds t
+    left window     the nearest window that ended before t has all records in [t - difference, t)
+    right window    the latest window that contains t has all records after t
 
-Windows do not begin before 0: records earlier than the difference share [0, difference].
+Windows do not start before 0: records earlier than the difference share [0, difference].
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ottla.engine.observing import drop_null
+from ottla.engine.observed_stream_time import drop_null
 from ottla.engine.records import AnyRecord, ValueAndTimestamp, Window
-from ottla.engine.window_aggregates import Aggregation, FixedWindowAggregate, Found
+from ottla.engine.window_aggregates import FixedSizeWindowAggregate, Found, WindowAggregation
 from ottla.engine.windows import SlidingWindows
 
 
 @dataclass(slots=True)
-class Neighbours:
-    """What the windows around a record have told."""
+class AdjacentWindows:
+    """What a scan of the windows around a record has found."""
 
     starts: set[int] = field(default_factory=set)
     left: Found | None = None
     """The latest window that ended before the record."""
     right: Found | None = None
-    """The latest window that holds the record's time, as it was without the record."""
+    """The latest window that contains the record's time, without the record."""
     previous_ms: int | None = None
-    """When the record before this one was."""
-    left_is_there: bool = False
-    right_is_there: bool = False
+    """The timestamp of the preceding record."""
+    left_exists: bool = False
+    right_exists: bool = False
 
 
-class SlidingAggregate(FixedWindowAggregate):
+class KStreamSlidingWindowAggregate(FixedSizeWindowAggregate):
     def __init__(
-        self, windows: SlidingWindows, aggregation: Aggregation, *, old_values: bool
+        self, windows: SlidingWindows, aggregation: WindowAggregation, *, old_values: bool
     ) -> None:
         super().__init__(
             aggregation,
@@ -69,7 +69,7 @@ class SlidingAggregate(FixedWindowAggregate):
         time_ms, previous_ms = record.timestamp, around.previous_ms
         if previous_ms is not None and previous_ms + 1 + self._difference_ms >= time_ms:
             self._begin_right_of(previous_ms, around, record, close_ms)
-        if not around.left_is_there:
+        if not around.left_exists:
             before = None
             if previous_ms is not None and previous_ms >= time_ms - self._difference_ms:
                 assert around.left is not None
@@ -77,23 +77,23 @@ class SlidingAggregate(FixedWindowAggregate):
             self._add(record, time_ms - self._difference_ms, before, close_ms)
         self._begin_own_right(record, around)
 
-    def _look_around(self, record: AnyRecord, close_ms: int) -> Neighbours | None:
-        """Brings the record into the windows that hold it. None: its own windows are there."""
+    def _look_around(self, record: AnyRecord, close_ms: int) -> AdjacentWindows | None:
+        """Adds the record to the windows that contain it. None: its own windows exist already."""
         time_ms = record.timestamp
-        around = Neighbours()
+        around = AdjacentWindows()
         earliest_ms = max(0, time_ms - 2 * self._difference_ms)
         windows = self.store.fetch(record.key, earliest_ms, time_ms + 1, reverse=True)
         for start, value in windows:
             around.starts.add(start)
             end = start + self._difference_ms
             if start == time_ms + 1:
-                around.right_is_there = True
+                around.right_exists = True
             elif end > time_ms:
                 if around.right is None:
                     around.right = value
                 self._add(record, start, value, close_ms)
             elif end == time_ms:
-                around.left_is_there = True
+                around.left_exists = True
                 self._add(record, start, value, close_ms)
                 if value.timestamp >= time_ms:
                     return None
@@ -105,7 +105,7 @@ class SlidingAggregate(FixedWindowAggregate):
 
     def _process_early(self, record: AnyRecord, close_ms: int) -> None:
         time_ms = record.timestamp
-        around = Neighbours()
+        around = AdjacentWindows()
         first: Found | None = None
         for start, value in self.store.fetch(record.key, 0, time_ms + 1):
             around.starts.add(start)
@@ -117,7 +117,7 @@ class SlidingAggregate(FixedWindowAggregate):
                 around.right = value
                 self._add(record, start, value, close_ms)
             else:
-                around.right_is_there = True
+                around.right_exists = True
         if around.right is None:
             around.right = first
         self._begin_own_right(record, around)
@@ -126,15 +126,15 @@ class SlidingAggregate(FixedWindowAggregate):
         self._add(record, 0, first, close_ms)
 
     def _begin_right_of(
-        self, previous_ms: int, around: Neighbours, record: AnyRecord, close_ms: int
+        self, previous_ms: int, around: AdjacentWindows, record: AnyRecord, close_ms: int
     ) -> None:
-        """The record is the first one in the right window of the record before it."""
+        """Creates the right window of the preceding record, with this record as its first."""
         if previous_ms + 1 not in around.starts:
             self._add(record, previous_ms + 1, None, close_ms)
 
-    def _begin_own_right(self, record: AnyRecord, around: Neighbours) -> None:
+    def _begin_own_right(self, record: AnyRecord, around: AdjacentWindows) -> None:
         later = around.right
-        if later is not None and later.timestamp > record.timestamp and not around.right_is_there:
+        if later is not None and later.timestamp > record.timestamp and not around.right_exists:
             key = self.store.key_bytes(record.key)
             window = self._window(record.timestamp + 1)
             cell = self.store.cell(key, window.start)

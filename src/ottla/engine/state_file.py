@@ -1,15 +1,15 @@
-"""One file of a task's state: its name, and what is in it.
+"""One state file of a task: its name and its contents.
 
     <first>-<last>-<id>-<after>
 
-It has the cells that the batches `first` to `last` have changed, as they are behind `last`. `id` is
-new with each file that is written; `after` is the id of the file that it stands on, so that names
-alone say which files are one state, whoever else has written some.
+It has the cells that the batches `first` to `last` changed, with their values after `last`. Every
+file has a new `id`; `after` is the id of its predecessor. So the names alone say which files form
+one state, even if several attempts or instances have written to the folder.
 
-Inside are pickles: a head, portions of cells, and an empty portion, without which it is not whole.
-The head has the line: the ids of the files that this one has replaced, latest first, as far as
-there is room. A copy of the state that stands behind one of them needs only this file and those
-behind it.
+The contents are pickles: a header, portions of cells, and an empty portion as the end mark, which
+shows that the file is complete. The header has the lineage: the ids of the files that this one has
+merged, latest first, as far as there is room. A local copy of the state after one of them needs
+only this file and its successors.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from itertools import islice
 from typing import IO, Final, Self, TypedDict
 
 PORTION: Final = 8192
-"""Cells that are pickled at once."""
+"""Cells per pickle."""
 LINE_IDS_MIN: Final = 128
 LINE_SHARE: Final = 128
-"""A line has an id for so many bytes of its file: it is a sixteenth of it at most."""
+"""A lineage has an id per this many bytes of its file: at most a sixteenth of its size."""
 NOTHING: Final = "0" * 16
-"""What the first file stands on."""
+"""The predecessor of the first file."""
 NAME: Final = re.compile(r"(\d+)-(\d+)-([0-9a-f]{16})-([0-9a-f]{16})").fullmatch
 FORMER_NAME: Final = re.compile(r"\d+-\d+").fullmatch
 
-Change = tuple[str, bytes, bytes | None]
-"""Which store, which cell, and what is in it now: None if it is gone."""
+CellChange = tuple[str, bytes, bytes | None]
+"""Store, key and current value; None for a deleted cell."""
 
 
-class Head(TypedDict):
+class StateFileHeader(TypedDict):
     line: bytes
-    """The ids, eight bytes each."""
+    """The lineage: ids of eight bytes each."""
     ordered: bool
 
 
@@ -57,7 +57,7 @@ class StateFile:
 
     @classmethod
     def named(cls, name: str, size: int) -> Self | None:
-        """None for the name of something else."""
+        """Parses a name; None if it is not a state file's."""
         found = NAME(name)
         return found and cls(int(found[1]), int(found[2]), found[3], found[4], size)
 
@@ -67,7 +67,7 @@ def new_id() -> str:
 
 
 def line_of(taken: Iterable[tuple[str, bytes]], size: int) -> bytes:
-    """From the ids and the lines of files that are taken in, latest first."""
+    """The lineage of a file that merges others, from their ids and lineages, latest first."""
     line = b"".join(bytes.fromhex(id_) + older for id_, older in taken)
     return line[: 8 * max(LINE_IDS_MIN, size // LINE_SHARE)]
 
@@ -77,7 +77,7 @@ def is_in(line: bytes, id_: str) -> bool:
     return any(line[at : at + 8] == wanted for at in range(0, len(line), 8))
 
 
-def write(file: IO[bytes], head: Head, changes: Iterable[Change]) -> None:
+def write(file: IO[bytes], head: StateFileHeader, changes: Iterable[CellChange]) -> None:
     pickle.dump(head, file, pickle.HIGHEST_PROTOCOL)
     left = iter(changes)
     while portion := list(islice(left, PORTION)):
@@ -85,19 +85,19 @@ def write(file: IO[bytes], head: Head, changes: Iterable[Change]) -> None:
     pickle.dump([], file, pickle.HIGHEST_PROTOCOL)
 
 
-def read_head(file: IO[bytes]) -> Head:
-    head: Head = pickle.load(file)
+def read_head(file: IO[bytes]) -> StateFileHeader:
+    head: StateFileHeader = pickle.load(file)
     return head
 
 
-def read_cells(file: IO[bytes]) -> Iterator[Change]:
-    """Behind the head."""
+def read_cells(file: IO[bytes]) -> Iterator[CellChange]:
+    """The cells after the header."""
     while portion := pickle.load(file):
         yield from portion
 
 
-def merged(sources: Iterable[Iterable[Change]]) -> Iterator[Change]:
-    """Of cells that come several times, the one of the earliest source; each source is in order."""
+def merged(sources: Iterable[Iterable[CellChange]]) -> Iterator[CellChange]:
+    """Merges sorted sources; of duplicate cells the one of the earliest source wins."""
     ranked = [_ranked(rank, source) for rank, source in enumerate(sources)]
     before: tuple[str, bytes] | None = None
     for store, key, _, value in merge(*ranked):
@@ -106,5 +106,7 @@ def merged(sources: Iterable[Iterable[Change]]) -> Iterator[Change]:
             yield store, key, value
 
 
-def _ranked(rank: int, source: Iterable[Change]) -> Iterator[tuple[str, bytes, int, bytes | None]]:
+def _ranked(
+    rank: int, source: Iterable[CellChange]
+) -> Iterator[tuple[str, bytes, int, bytes | None]]:
     return ((store, key, rank, value) for store, key, value in source)

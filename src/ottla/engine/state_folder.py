@@ -1,11 +1,11 @@
-"""Where files of state lie: a folder of a file system, or a prefix of an object store.
+"""The location of state files: a folder in a file system, or a prefix in an object store.
 
-    /shared/state, file:///shared/state     files of this machine, or of a disk that it mounts
-    s3://bucket/prefix?endpoint_override=   what pyarrow.fs reads such a URI as (s3, gs, abfs, hdfs)
+    /shared/state, file:///shared/state     a local or mounted file system
+    s3://bucket/prefix?endpoint_override=   a URI of pyarrow.fs (s3, gs, abfs, hdfs)
 
-A file appears whole or not at all, and is never written over: its name is its own (state_file.py).
-On a disk that takes a draft, fsync and a rename; an object store shows an object when all of it is
-there, and has no rename.
+A file appears completely or not at all, and is never overwritten, because its name is unique
+(state_file.py). A file system needs a draft, fsync and a rename for that; an object store shows an
+object only when it is complete, and has no rename.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ class FolderEntry:
 
 class StateFolder(Protocol):
     def make(self) -> None:
-        """So that files can be put into folders of folders in it; but not once it is deleted."""
+        """Creates the folder. `put` creates two levels below it, but not the folder itself, so that
+        a late task can't bring back a folder that was deleted."""
 
     def files(self) -> list[FolderEntry]: ...
 
     def names(self) -> list[str]:
-        """Of the files and folders in it; none if it is not there."""
+        """The names of its files and folders; empty if it does not exist."""
 
     def open(self, name: str) -> IO[bytes]: ...
 
     def put(self, name: str, write: Write) -> FolderEntry:
-        """There for good when this returns; if `write` or we fail, there is nothing."""
+        """Durable when this returns; after an error or a crash there is no file."""
 
     def delete(self, name: str) -> None:
-        """A file, or a folder with all that is in it, if it is there."""
+        """Deletes a file, or a folder with its contents, if it exists."""
 
     def child(self, name: str) -> StateFolder: ...
 
@@ -75,7 +76,7 @@ def is_uri(place: str) -> bool:
 
 
 def joined(place: str, *names: str) -> str:
-    """A folder within a place; what stands behind a question mark stays at the end."""
+    """A folder within a path or URI; a URI's query stays at the end."""
     if not is_uri(place):
         return str(Path(place, *names))
     base, mark, query = place.partition("?")
@@ -88,15 +89,15 @@ class LocalFolder:
 
     def make(self) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
-        for each in list(self._path.parents)[:2]:
-            _sync(each)
+        for parent in list(self._path.parents)[:2]:
+            _sync(parent)
 
     def files(self) -> list[FolderEntry]:
         found: list[FolderEntry] = []
         for name in self.names():
-            with contextlib.suppress(FileNotFoundError):  # it was deleted while we looked
-                its = (self._path / name).stat()
-                found.append(FolderEntry(name, its.st_size, its.st_mtime_ns))
+            with contextlib.suppress(FileNotFoundError):  # deleted since the listing
+                status = (self._path / name).stat()
+                found.append(FolderEntry(name, status.st_size, status.st_mtime_ns))
         return found
 
     def names(self) -> list[str]:
@@ -110,22 +111,24 @@ class LocalFolder:
 
     def put(self, name: str, write: Write) -> FolderEntry:
         if not self._path.exists():
-            # Of a query and of a task. A task that is late must not bring back what they lie in,
-            # which goes with a query that is dropped.
+            # Creates the folders of the query and the task, but not their parent: that is deleted
+            # with a dropped query, and a late task must not bring it back.
             self._path.parent.mkdir(exist_ok=True)
             self._path.mkdir(exist_ok=True)
-            for each in list(self._path.parents)[:2]:
-                _sync(each)
+            for parent in list(self._path.parents)[:2]:
+                _sync(parent)
         path = self._path / name
+        # fsync before the rename, then of the folder: after a crash the name exists only with the
+        # whole contents, and once this has returned, it exists.
         draft = path.with_name(f"{name}{DRAFT}{os.urandom(4).hex()}")
         with draft.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-            its = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
         draft.replace(path)
         _sync(self._path)
-        return FolderEntry(name, its.st_size, its.st_mtime_ns)
+        return FolderEntry(name, status.st_size, status.st_mtime_ns)
 
     def delete(self, name: str) -> None:
         path = self._path / name
@@ -151,17 +154,17 @@ class ObjectFolder:
         self._path = path
 
     def make(self) -> None:
-        """A prefix is there when an object has it."""
+        """A prefix exists when an object has it."""
 
     def files(self) -> list[FolderEntry]:
         return [
-            FolderEntry(each.base_name, each.size, each.mtime_ns or 0)
-            for each in self._listed()
-            if each.is_file
+            FolderEntry(info.base_name, info.size, info.mtime_ns or 0)
+            for info in self._listed()
+            if info.is_file
         ]
 
     def names(self) -> list[str]:
-        return [each.base_name for each in self._listed()]
+        return [info.base_name for info in self._listed()]
 
     def open(self, name: str) -> IO[bytes]:
         opened: IO[bytes] = self._system.open_input_stream(
@@ -170,8 +173,8 @@ class ObjectFolder:
         return opened
 
     def put(self, name: str, write: Write) -> FolderEntry:
-        """All of it is here before the first byte goes: a stream of pyarrow that is left in the
-        middle, by an error of ours, is closed, and then what it has is an object."""
+        """Spools the file before it sends the first byte: if `write` failed in the middle of a
+        pyarrow stream, closing the stream would create a truncated object."""
         with tempfile.SpooledTemporaryFile(SPOOLED_BYTES_MAX) as whole:
             write(whole)
             size = whole.tell()
@@ -206,7 +209,7 @@ class ObjectFolder:
 
 @cache
 def _file_system(root: str) -> tuple[fs.FileSystem, str]:
-    """One for a process: it keeps connections. And its name of the bucket, without a password."""
+    """One per process, because it keeps connections; with the bucket's path, without secrets."""
     from pyarrow import fs
 
     system, bucket = fs.FileSystem.from_uri(root)

@@ -1,6 +1,6 @@
-"""The operations that keep nothing. Each is a Processor; for speed a task runs its `step`.
+"""The stateless operations. Each is a Processor; for speed a task runs its `step`.
 
-A step is a function of the record that was made for the nodes below: in it nothing is looked up.
+A step is a function of the record with its downstream already bound, so it looks nothing up.
 """
 
 from __future__ import annotations
@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.engine.calls import takes_key, with_key
-from ottla.engine.processors import Context, Deliver, Processor
+from ottla.engine.arity import takes_key, with_key
+from ottla.engine.processors import Deliver, Processor, ProcessorContext
+from ottla.engine.record_batch import DeliverBatch
 from ottla.engine.records import AnyRecord, Record
 
 AnyCall = Callable[..., Any]
 
 
-class Stateless(Processor[Any, Any]):
-    """`step` says what it does; `process` does it where somebody calls the node itself."""
+class StatelessProcessor(Processor[Any, Any]):
+    """Subclasses implement `step`; `process` runs it for direct callers."""
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._step = self.step(context.downstream)
 
@@ -26,7 +27,7 @@ class Stateless(Processor[Any, Any]):
         self._step(record)
 
 
-class Filter(Stateless):
+class KStreamFilter(StatelessProcessor):
     def __init__(self, predicate: AnyCall, *, wanted: bool = True) -> None:
         self._predicate = predicate
         self._wanted = wanted
@@ -46,8 +47,8 @@ class Filter(Stateless):
         return by_key_and_value if self._keyed else by_value
 
 
-class WithKey(Stateless):
-    """Drops what has no key: in front of a repartition, as in Kafka."""
+class NonNullKeyFilter(StatelessProcessor):
+    """Drops records with a null key before a repartition, as Kafka does."""
 
     def step(self, downstream: Deliver) -> Deliver:
         def present(record: AnyRecord) -> None:
@@ -57,7 +58,7 @@ class WithKey(Stateless):
         return present
 
 
-class Map(Stateless):
+class KStreamMap(StatelessProcessor):
     def __init__(self, mapper: AnyCall) -> None:
         self._mapper = with_key(mapper)
 
@@ -71,7 +72,7 @@ class Map(Stateless):
         return mapped
 
 
-class MapValues(Stateless):
+class KStreamMapValues(StatelessProcessor):
     def __init__(self, mapper: AnyCall) -> None:
         self._mapper = mapper
         self._keyed = takes_key(mapper)
@@ -89,7 +90,7 @@ class MapValues(Stateless):
         return by_key_and_value if self._keyed else by_value
 
 
-class SelectKey(Stateless):
+class KStreamSelectKey(StatelessProcessor):
     def __init__(self, selector: AnyCall) -> None:
         self._selector = with_key(selector)
 
@@ -103,7 +104,7 @@ class SelectKey(Stateless):
         return selected
 
 
-class FlatMap(Stateless):
+class KStreamFlatMap(StatelessProcessor):
     def __init__(self, mapper: AnyCall) -> None:
         self._mapper = with_key(mapper)
 
@@ -117,7 +118,7 @@ class FlatMap(Stateless):
         return mapped
 
 
-class FlatMapValues(Stateless):
+class KStreamFlatMapValues(StatelessProcessor):
     def __init__(self, mapper: AnyCall) -> None:
         self._mapper = with_key(mapper)
 
@@ -132,8 +133,8 @@ class FlatMapValues(Stateless):
         return mapped
 
 
-class Peek(Stateless):
-    """`last`: foreach, which hands nothing on."""
+class KStreamPeek(StatelessProcessor):
+    """`last`: foreach, which forwards nothing."""
 
     def __init__(self, action: AnyCall, *, last: bool = False) -> None:
         self._action = with_key(action)
@@ -150,18 +151,21 @@ class Peek(Stateless):
         return seen
 
 
-class Pass(Stateless):
-    """Hands on what it is given: where streams meet, and behind each branch."""
+class KStreamPassThrough(StatelessProcessor):
+    """Forwards every record: the node of a merge, and of each branch."""
 
     def step(self, downstream: Deliver) -> Deliver:
         return downstream
 
+    def batch_step(self, downstream: DeliverBatch) -> DeliverBatch | None:
+        return downstream
 
-class Branch(Processor[Any, Any]):
-    """To the first child whose predicate holds; the last child may have none."""
+
+class KStreamBranch(Processor[Any, Any]):
+    """Forwards to the first child whose predicate holds; the last child may have none."""
 
     def __init__(self, predicates: Sequence[AnyCall], children: Sequence[str]) -> None:
-        self._predicates = [with_key(each) for each in predicates]
+        self._predicates = [with_key(predicate) for predicate in predicates]
         self._names = list(children)
 
     def process(self, record: AnyRecord) -> None:
@@ -173,8 +177,8 @@ class Branch(Processor[Any, Any]):
             self.context.forward(record, self._names[-1])
 
 
-class NewValue(Stateless):
-    """From the changes of a table to a stream."""
+class KTableToStream(StatelessProcessor):
+    """Turns a table's changes into a stream of new values."""
 
     def step(self, downstream: Deliver) -> Deliver:
         def newest(record: AnyRecord) -> None:
@@ -183,14 +187,14 @@ class NewValue(Stateless):
         return newest
 
 
-class FixedKeys(Processor[Any, Any]):
-    """Around a processor that may not change keys (`process_values`)."""
+class FixedKeyProcessor(Processor[Any, Any]):
+    """Wraps a processor that must not change keys (`process_values`)."""
 
     def __init__(self, inner: Processor[Any, Any]) -> None:
         self._inner = inner
         self._key: Any = None
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         own = context.forward
         limited = context.limited(lambda record, child=None: own(self._checked(record), child))

@@ -1,18 +1,18 @@
-"""Stores: what a task remembers, over cells of bytes, in Kafka's own layouts.
+"""State stores over cells of bytes, in Kafka's layouts.
 
     key-value       key                    value
     timestamped     key                    timestamp (8), value
     window          key, start (8), number (4)     number: 0, or counts where duplicates are kept
     session         key, end (8), start (8)
 
-Numbers are big-endian, so that cells lie in the order of their times under each key. Windows are
-forgotten `retention_ms` behind the newest one that this store has seen, as in Kafka.
+Numbers are big-endian, so the cells of a key are in time order. As in Kafka, windows expire
+`retention_ms` after the newest one that this store has seen.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar, cast
@@ -21,17 +21,19 @@ from ottla.client.serde import Serde
 from ottla.engine.cells import Cells as Cells
 from ottla.engine.cells import DictCells as DictCells
 from ottla.engine.records import ValueAndTimestamp, Window, Windowed
-from ottla.engine.segments import TIME_MAX, Segments
+from ottla.engine.segments import TIME_MAX, StoreSegments
 from ottla.engine.serde_config import SerdeConfig
-from ottla.engine.serdes import BOUNDS, LONG
+from ottla.engine.timestamped_serdes import ValueAndTimestampSerde, ValueWithoutTimestampSerde
+from ottla.engine.windowed_serdes import BOUNDS, LONG
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-PLACE: Final = struct.Struct(">qi")  # behind the key of a window store: start, number
+PLACE: Final = struct.Struct(">qi")  # follows the key in a window store: start, number
 NUMBER_MAX: Final = 2**31 - 1
 READ_BEFORE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of values that a store keeps beside their bytes; in memory they take some times as much."""
+"""Bytes whose deserialized values a store caches; as objects they take several times as much."""
+_place: Final = PLACE.pack
 _timestamp: Final = LONG.unpack_from
 _eight_bytes: Final = LONG.pack
 
@@ -52,10 +54,10 @@ PLAIN_KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """What a node declares.
+    """A node's declaration of a store.
 
-    `changelog`: its changes go to a topic, from which the application answers questions about it.
-    `cached`: updates are forwarded at commits, the last one for each key.
+    `changelog`: its changes go to a topic, which also serves interactive queries. `cached`: updates
+    are forwarded at commits, the last one for each key.
     """
 
     name: str
@@ -72,23 +74,27 @@ class StoreSpec:
         object.__setattr__(self, "key", self.key.configured({}, is_key=True))
 
     def configured(self, serdes: SerdeConfig) -> StoreSpec:
-        """With the settings of an application."""
+        """A copy whose serdes have the application's settings."""
         return replace(self, key=serdes.key(self.key), value=serdes.value(self.value))
 
     @property
     def cell_value(self) -> Serde[Any]:
-        """The serde of what lies in the cells, and in the changelog."""
+        """The serde of the cells' values, and of the changelog's."""
         timestamped = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
-        return Timestamped(self.value) if self.kind in timestamped else self.value
+        return ValueAndTimestampSerde(self.value) if self.kind in timestamped else self.value
 
     @property
     def plain(self) -> StoreSpec:
-        """The same cells, read without the times that lie in front of the values."""
+        """The same cells, read as values without their timestamps."""
         kind = PLAIN_KINDS.get(self.kind)
-        return self if kind is None else replace(self, kind=kind, value=Untimed(self.value))
+        return (
+            self
+            if kind is None
+            else replace(self, kind=kind, value=ValueWithoutTimestampSerde(self.value))
+        )
 
-    def open(self, cells: Cells, *, topic: str = "") -> AnyStore:
-        """`topic`: the changelog's name, which serdes are told."""
+    def open(self, cells: Cells, *, topic: str = "") -> StateStore:
+        """`topic`: the changelog's name, which serdes take as their topic."""
         match self.kind:
             case StoreKind.KEY_VALUE:
                 return KeyValueStore(self, cells, topic)
@@ -108,7 +114,7 @@ def key_value_store(
     timestamped: bool = False,
     changelog: bool = True,
 ) -> StoreSpec:
-    """For processors, like the next two: what `process(..., stores=[...])` takes."""
+    """A store for `process(..., stores=[...])`, like the next two."""
     kind = StoreKind.TIMESTAMPED_KEY_VALUE if timestamped else StoreKind.KEY_VALUE
     return StoreSpec(name, kind, key, value, changelog=changelog)
 
@@ -148,38 +154,8 @@ def session_store(
     )
 
 
-class Timestamped(Serde[ValueAndTimestamp[V]]):
-    def __init__(self, inner: Serde[V]) -> None:
-        self.inner = inner
-
-    def serialize(self, topic: str, value: ValueAndTimestamp[V] | None) -> bytes | None:
-        if value is None or value.value is None:
-            return None
-        data = self.inner.serialize(topic, value.value)
-        return None if data is None else LONG.pack(value.timestamp) + data
-
-    def deserialize(self, topic: str, data: bytes | None) -> ValueAndTimestamp[V] | None:
-        if data is None:
-            return None
-        value = cast(V, self.inner.deserialize(topic, data[8:]))
-        return ValueAndTimestamp(value, LONG.unpack_from(data)[0])
-
-
-class Untimed(Serde[V]):
-    """Reads what `Timestamped` writes, and leaves out the time."""
-
-    def __init__(self, inner: Serde[V]) -> None:
-        self.inner = inner
-
-    def serialize(self, topic: str, value: V | None) -> bytes | None:
-        raise NotImplementedError("this view only reads: a value needs its time")
-
-    def deserialize(self, topic: str, data: bytes | None) -> V | None:
-        return None if data is None else self.inner.deserialize(topic, data[LONG.size :])
-
-
 class KeyValueStore(Generic[K, V]):
-    """`range` has both ends in it, and goes by the bytes of the keys, as in Kafka."""
+    """As in Kafka, both ends of `range` are inclusive and the order is that of the keys' bytes."""
 
     def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
         self.spec = spec
@@ -233,7 +209,7 @@ class KeyValueStore(Generic[K, V]):
         return self._entries(self.cells.range(None, None), reverse)
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, V]]:
-        """The keys whose bytes begin so."""
+        """The entries whose serialized keys begin with `prefix`."""
         return self._entries(self.cells.range(prefix, after(prefix)), False)
 
     def approximate_num_entries(self) -> int:
@@ -247,15 +223,16 @@ class KeyValueStore(Generic[K, V]):
             yield cast(K, self._read_key(topic, key)), cast(V, self._read(topic, value))
 
     def saved(self) -> bytes:
-        """What is to be kept beside the cells; empty if nothing."""
+        """State besides the cells that a commit stores; empty if none."""
         return b""
 
     def restore(self, saved: bytes) -> None:
-        """What `saved` gave, in the life before."""
+        """Takes what `saved` returned in an earlier incarnation of the task."""
 
 
 class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
-    """What tables and aggregates keep. `read` and `write` serialize a key only once for both."""
+    """The store of tables and aggregates. `read` and `write` take key bytes, so that a key is
+    serialized once for both."""
 
     def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
         super().__init__(spec, cells, topic)
@@ -270,7 +247,9 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         self.write(self.key_bytes(key), value, timestamp)
 
     def value(self, key: K) -> V | None:
-        cell = self.key_bytes(key)
+        return self._value_of(self.key_bytes(key))
+
+    def _value_of(self, cell: bytes) -> V | None:
         known = self._read_before
         if known is None:
             found = self.read(cell)
@@ -278,7 +257,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         data = self._get(cell)
         if data is None:
             return None
-        # As long as the cell has the very same bytes, its value is the one that was read before.
+        # While the cell holds the same bytes object, the value that was read before is still right.
         before = known.get(cell)
         if before is not None and before[0] is data:
             return before[1]
@@ -291,7 +270,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         return value
 
     def read(self, cell: bytes) -> tuple[V, int] | None:
-        """By what `key_bytes` gives; value and timestamp."""
+        """Value and timestamp; `cell` is what `key_bytes` returns."""
         data = self._get(cell)
         if data is None:
             return None
@@ -301,12 +280,42 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         data = None if value is None else self._write_value(self.topic, value)
         self._put(cell, None if data is None else _eight_bytes(timestamp) + data)
 
+    def values(self, keys: Sequence[K]) -> list[V | None]:
+        """`value` of each key."""
+        if self._read_before is None:
+            return [self.value(key) for key in keys]
+        cells = self._key_cells(keys)
+        found = {cell: self._value_of(cell) for cell in set(cells)}
+        return [found[cell] for cell in cells]
+
+    def write_all(
+        self, keys: Sequence[K], values: Sequence[V | None], timestamps: Sequence[int]
+    ) -> None:
+        """`put_value` for each. It raises before it has written any."""
+        cells = self._key_cells(keys)
+        data: Sequence[bytes | None]
+        if None in values:
+            data = [
+                None if value is None else self._write_value(self.topic, value) for value in values
+            ]
+        else:
+            data = self.spec.value.serialize_batch(self.topic, values)
+        self.cells.put_all(
+            [
+                (cell, None if datum is None else _eight_bytes(timestamp) + datum)
+                for cell, datum, timestamp in zip(cells, data, timestamps, strict=True)
+            ]
+        )
+
+    def _key_cells(self, keys: Sequence[K]) -> Sequence[bytes]:
+        return _present(self.spec.key.serialize_batch(self.topic, keys))
+
 
 class WindowStore(Generic[K, V]):
-    """Values by key and start of the window.
+    """Values by key and window start.
 
-    A window that began `retention_ms` before the newest one, or earlier, is gone: it is neither
-    read nor written. Fetches have both ends in them.
+    A window that started `retention_ms` or more before the newest one has expired: it is neither
+    read nor written. Both ends of fetches are inclusive.
     """
 
     def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
@@ -319,7 +328,7 @@ class WindowStore(Generic[K, V]):
         self.window_ms = spec.window_ms
         self._duplicates = spec.duplicates
         self._number = 0
-        self._segments = Segments(cells, spec.retention_ms, from_end=PLACE.size)
+        self._segments = StoreSegments(cells, spec.retention_ms, from_end=PLACE.size)
         self._key = spec.key
         self._value = spec.cell_value
         self._write_key = spec.key.serialize
@@ -336,12 +345,12 @@ class WindowStore(Generic[K, V]):
         return data
 
     def cell(self, key: bytes, start: int) -> bytes:
-        """The name of a window's cell; `key` is what `key_bytes` gives."""
+        """The cell's key of a window; `key` is what `key_bytes` returns."""
         return key + PLACE.pack(start, 0)
 
     def put(self, key: K, value: V | None, start: int) -> None:
         if self._duplicates and value is None:
-            return  # as in Kafka, time stands still with it
+            return  # as in Kafka, without advancing the stream time
         if not self._segments.admits(start):
             return
         if self._duplicates:
@@ -351,15 +360,42 @@ class WindowStore(Generic[K, V]):
         self._segments.note(cell, start, present=data is not None)
         self._put_cell(cell, data)
 
+    def prepared_puts(
+        self, keys: Sequence[K], values: Sequence[V], starts: Sequence[int]
+    ) -> Callable[[], None]:
+        """`put` for each, in a store with duplicates: when the result is called. What can fail, the
+        serializers, has run by then."""
+        assert self._duplicates
+        stems = _present(self._key.serialize_batch(self.topic, keys))
+        data = self._value.serialize_batch(self.topic, values)
+
+        def put_all() -> None:
+            if not keys:
+                return
+            if not self._segments.admits_all(starts):
+                for key, value, start in zip(keys, values, starts, strict=True):
+                    self.put(key, value, start)
+                return
+            numbers = range(self._number + 1, self._number + 1 + len(stems))
+            self._number = numbers[-1] & NUMBER_MAX
+            cells = [
+                stem + _place(start, number & NUMBER_MAX)
+                for stem, start, number in zip(stems, starts, numbers, strict=True)
+            ]
+            self._segments.note_all(cells, starts)
+            self.cells.put_all(list(zip(cells, data, strict=True)))
+
+        return put_all
+
     def get(self, key: K, start: int) -> V | None:
-        """Of the window that began then; not for stores that keep duplicates."""
+        """The value of the window with this start; not for stores with duplicates."""
         if start < self._segments.oldest_ms:
             return None
         data = self.cells.get(self.key_bytes(key) + PLACE.pack(start, 0))
         return None if data is None else cast(V, self._value.deserialize(self.topic, data))
 
     def read(self, cell: bytes, start: int) -> tuple[Any, int] | None:
-        """By what `cell` gives: value and timestamp, of a store that keeps both."""
+        """Value and timestamp, in a timestamped store; `cell` is what `cell` returns."""
         if start < self._segments.oldest_ms:
             return None
         data = self._get_cell(cell)
@@ -376,16 +412,44 @@ class WindowStore(Generic[K, V]):
     def fetch(
         self, key: K, start_min: int = 0, start_max: int = TIME_MAX, *, reverse: bool = False
     ) -> Iterator[tuple[int, V]]:
-        """Starts and values, oldest first."""
+        """Window starts and values, oldest first."""
         cells = self._cells_of(self.key_bytes(key), start_min, start_max)
         if reverse:
             cells.reverse()
         return iter([self._start_and_value(cell, data) for cell, data in cells])
 
     def fetch_all(self, key: K, start_min: int, start_max: int) -> list[tuple[int, V]]:
-        """The same as a list."""
+        """`fetch` as a list."""
         cells = self._cells_of(self.key_bytes(key), start_min, start_max)
         return [self._start_and_value(cell, data) for cell, data in cells] if cells else []
+
+    def fetch_each(
+        self, keys: Sequence[K], starts_min: Sequence[int], starts_max: Sequence[int]
+    ) -> list[list[tuple[int, V]]]:
+        """`fetch_all` for each key."""
+        oldest_ms, newest_ms = max(self._segments.oldest_ms, 0), self._segments.newest_ms
+        wanted = [
+            (
+                stem,
+                first_ms if first_ms > oldest_ms else oldest_ms,
+                last_ms if last_ms < newest_ms else newest_ms,
+            )
+            for stem, first_ms, last_ms in zip(
+                _present(self._key.serialize_batch(self.topic, keys)),
+                starts_min,
+                starts_max,
+                strict=True,
+            )
+        ]
+        found = self.cells.under_each(wanted, PLACE.size)
+        data = [data for cells in found for _, data in cells]
+        read = iter(self._value.deserialize_each(self.topic, data))
+        return [
+            [(_timestamp(cell, len(cell) - PLACE.size)[0], next(read)) for cell, _ in cells]
+            if cells
+            else []
+            for cells in found
+        ]
 
     def _cells_of(self, key: bytes, first_ms: int, last_ms: int) -> list[tuple[bytes, bytes]]:
         segments = self._segments
@@ -407,7 +471,7 @@ class WindowStore(Generic[K, V]):
         *,
         reverse: bool = False,
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """All keys from `low` to `high`, both in it, by the order of their bytes."""
+        """All keys from `low` to `high`, inclusive, in the order of their bytes."""
         first = None if low is None else self.key_bytes(low)
         last = None if high is None else self.key_bytes(high)
         oldest_ms = max(start_min, self._segments.oldest_ms)
@@ -424,7 +488,7 @@ class WindowStore(Generic[K, V]):
         return self.fetch_range(reverse=reverse)
 
     def show_expired(self) -> None:
-        """As a cache does in Kafka: what is there is read, also if its time is over."""
+        """Reads also return expired cells that still exist, as Kafka's cache does."""
         self._segments.show_expired()
 
     def saved(self) -> bytes:
@@ -443,7 +507,7 @@ class WindowStore(Generic[K, V]):
 
 
 class SessionStore(Generic[K, V]):
-    """Values by key and session. What ended `retention_ms` before the newest end is gone."""
+    """Values by key and session. Sessions expire `retention_ms` before the newest end."""
 
     def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
         if spec.retention_ms is None:
@@ -452,7 +516,7 @@ class SessionStore(Generic[K, V]):
         self.name = spec.name
         self.cells = cells
         self.topic = topic
-        self._segments = Segments(cells, spec.retention_ms, from_end=BOUNDS.size)
+        self._segments = StoreSegments(cells, spec.retention_ms, from_end=BOUNDS.size)
         self._key = spec.key
         self._value = spec.cell_value
 
@@ -484,7 +548,7 @@ class SessionStore(Generic[K, V]):
     def find_sessions(
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """Sessions that end at `earliest_end` or later and begin at `latest_start` or before."""
+        """Sessions that end at `earliest_end` or later and start at `latest_start` or earlier."""
         stem = self.key_bytes(key)
         first_ms = max(earliest_end, self._segments.oldest_ms, 0)
         cells = self.cells.under(stem, BOUNDS.size, first_ms, self._segments.newest_ms)
@@ -507,7 +571,7 @@ class SessionStore(Generic[K, V]):
                 yield Windowed(key, Window(start, end)), value
 
     def show_expired(self) -> None:
-        """As a cache does in Kafka: what is there is read, also if its time is over."""
+        """Reads also return expired cells that still exist, as Kafka's cache does."""
         self._segments.show_expired()
 
     def saved(self) -> bytes:
@@ -517,10 +581,16 @@ class SessionStore(Generic[K, V]):
         self._segments.observe(*LONG.unpack(saved))
 
 
-AnyStore = KeyValueStore[Any, Any] | WindowStore[Any, Any] | SessionStore[Any, Any]
+def _present(cells: Sequence[bytes | None]) -> Sequence[bytes]:
+    if None in cells:
+        raise ValueError("key cannot be null")
+    return cast(Sequence[bytes], cells)
+
+
+StateStore = KeyValueStore[Any, Any] | WindowStore[Any, Any] | SessionStore[Any, Any]
 
 
 def after(prefix: bytes) -> bytes | None:
-    """The least bytes behind all that begin with `prefix`; None if nothing lies behind."""
+    """The smallest key after all that begin with `prefix`; None if there is none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

@@ -1,7 +1,7 @@
-"""A stream joined with a table: each record looks up the table's value of now.
+"""A join of a stream with a table: each record looks up the table's current value.
 
-The table's changes give no results. A record without value is dropped; one without key, too,
-unless the join is a left one (KIP-962).
+The table's changes emit no results. A record with a null value is dropped; so is one with a null
+key, except in a left join (KIP-962).
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.engine.observing import drop_null
-from ottla.engine.processors import Context, Deliver
+from ottla.engine.observed_stream_time import drop_null
+from ottla.engine.processors import Deliver, ProcessorContext
+from ottla.engine.record_batch import BatchError, DeliverBatch, RecordBatch
 from ottla.engine.records import AnyRecord, Record
-from ottla.engine.stateless import Stateless
-from ottla.engine.views import View
+from ottla.engine.stateless import StatelessProcessor
+from ottla.engine.views import TableView
 
 
-class StreamTableJoin(Stateless):
-    """`on(key, value)` is what is looked up; None: the record's own key."""
+class KStreamKTableJoin(StatelessProcessor):
+    """`on(key, value)` returns the key to look up; None: the record's own key."""
 
     def __init__(
         self,
-        view: View,
+        view: TableView,
         joiner: Callable[[Any, Any, Any], Any],
         on: Callable[[Any, Any], Any] | None,
         *,
@@ -32,9 +33,10 @@ class StreamTableJoin(Stateless):
         self._on = on
         self._left = left
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._get = self._view.open_values(context)
+        self._get_each = self._view.open_batch(context)
 
     def step(self, downstream: Deliver) -> Deliver:
         joiner, on, left = self._joiner, self._on, self._left
@@ -53,3 +55,28 @@ class StreamTableJoin(Stateless):
                 downstream(Record(key, joined, record.timestamp, record.headers))
 
         return join
+
+    def batch_step(self, downstream: DeliverBatch) -> DeliverBatch | None:
+        if self._on is not None:
+            return None
+        joiner, left = self._joiner, self._left
+
+        def join_batch(batch: RecordBatch) -> None:
+            keys, values = batch.keys, batch.values
+            if None in values or (None in keys and not left):
+                raise BatchError  # some are dropped, with a warning for each
+            if None in keys:
+                found = iter(self._get_each([key for key in keys if key is not None]))
+                others = [None if key is None else next(found) for key in keys]
+            else:
+                others = self._get_each(keys)
+            if not left and None in others:
+                present = [other is not None for other in others]
+                batch, others = (
+                    batch.kept(present),
+                    [other for other in others if other is not None],
+                )
+                keys, values = batch.keys, batch.values
+            downstream(batch.with_pairs(keys, list(map(joiner, keys, values, others))))
+
+        return join_batch

@@ -1,12 +1,12 @@
-"""A graph, cut into the pieces that run: one Spark query each, one task for each partition.
+"""Cuts a graph into sub-topologies: each is one Spark query, with one task per partition.
 
-Nodes belong together if one forwards to the other, or if they share a store; a repartition parts
-them, as in Kafka. Then one thing is other than in Kafka: where a piece keeps nothing and only
-gives records a new key for the next one, no topic lies between the two. It becomes a `Prefix` of
-the next piece, and Spark's shuffle carries the rows to their tasks.
+As in Kafka, nodes belong together if one forwards to the other or if they share a store, and a
+repartition separates them. Unlike Kafka, there is no repartition topic after a sub-topology that is
+stateless and only rekeys records: it becomes a `Prefix` of the next one, and Spark's shuffle moves
+the rows to their tasks.
 
-    a --> select_key --> count --> to         one piece, prefix a --> select_key
-    a --> count --> group_by --> count        two pieces, with a topic between them
+    a --> select_key --> count --> to         one sub-topology with the prefix a --> select_key
+    a --> count --> group_by --> count        two sub-topologies with a topic between them
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ottla.engine.graph import (
-    GlobalTable,
+    GlobalTableNode,
     Graph,
     Node,
     ProcessorNode,
-    Repartition,
-    Sink,
-    Source,
+    RepartitionNode,
+    SinkNode,
+    SourceNode,
     parents_of,
 )
 from ottla.engine.serde_config import SerdeConfig
@@ -29,81 +29,87 @@ from ottla.engine.stores import StoreSpec
 
 
 @dataclass(slots=True)
-class SubTopology:
-    """`number` is Kafka's: a task is called `<number>_<partition>`."""
+class Subtopology:
+    """`number` is Kafka's: the task id is `<number>_<partition>`."""
 
     number: int
-    sources: list[Source] = field(default_factory=list)
-    repartitions: list[Repartition] = field(default_factory=list)
-    """Read here: from a topic, unless one of the prefixes makes its rows."""
+    sources: list[SourceNode] = field(default_factory=list)
+    repartitions: list[RepartitionNode] = field(default_factory=list)
+    """Those it reads: from a topic, unless one of the prefixes produces the rows."""
     prefixes: list[Prefix] = field(default_factory=list)
     nodes: list[ProcessorNode] = field(default_factory=list)
     """In the order of the topology: parents first."""
     stores: dict[str, StoreSpec] = field(default_factory=dict)
-    globals: dict[str, GlobalTable] = field(default_factory=dict)
-    sinks: list[Sink] = field(default_factory=list)
-    rekeyed: list[Repartition] = field(default_factory=list)
-    """Written here. (In a prefix: what the shuffle takes; else: a topic.)"""
+    globals: dict[str, GlobalTableNode] = field(default_factory=dict)
+    sinks: list[SinkNode] = field(default_factory=list)
+    rekeyed: list[RepartitionNode] = field(default_factory=list)
+    """The repartitions it writes: to the shuffle in a prefix, otherwise to a topic."""
     order: list[str] = field(default_factory=list)
-    """The names of all of these, as they were added; records are forwarded in this order."""
+    """The names of all nodes in the order they were added, in which records are forwarded."""
     serdes: SerdeConfig = field(default_factory=SerdeConfig)
 
     @property
     def stateful(self) -> bool:
-        """It needs a task with state; else rows may be processed wherever they are."""
+        """False: its rows can be processed wherever they are read."""
         return bool(self.stores) or self.custom
 
     @property
     def custom(self) -> bool:
-        """A processor of the user may schedule punctuations."""
+        """True if it has a user's processor, which may schedule punctuations."""
         return any(node.custom for node in self.nodes)
 
     @property
     def shuffled(self) -> set[str]:
-        """Names of the repartitions whose rows the prefixes make."""
-        return {each.name for prefix in self.prefixes for each in prefix.rekeyed}
+        """The names of the repartitions whose rows the prefixes produce."""
+        return {node.name for prefix in self.prefixes for node in prefix.rekeyed}
 
     @property
-    def internal_topics(self) -> list[Repartition]:
-        """Those it reads from topics; names go without the application id."""
-        return [each for each in self.repartitions if each.name not in self.shuffled]
+    def internal_topics(self) -> list[RepartitionNode]:
+        """The repartitions it reads from topics; their names lack the application id."""
+        return [
+            repartition
+            for repartition in self.repartitions
+            if repartition.name not in self.shuffled
+        ]
 
 
-Prefix = SubTopology
-"""A piece without state in front of another one: its `rekeyed` are `repartitions` there."""
+Prefix = Subtopology
+"""A stateless sub-topology before another one, whose `repartitions` are its `rekeyed`."""
 
 
-def subtopologies(graph: Graph) -> list[SubTopology]:
-    """Those that run, in order. A piece that only served as a prefix is not among them."""
+def subtopologies(graph: Graph) -> list[Subtopology]:
+    """The sub-topologies to run, in order, without those that are only prefixes."""
     groups = node_groups(graph).items()
     pieces = {number: _piece(graph, number, names) for number, names in groups}
-    writers = {each.name: piece.number for piece in pieces.values() for each in piece.rekeyed}
+    writers = {node.name: piece.number for piece in pieces.values() for node in piece.rekeyed}
     served: dict[int, set[str]] = {number: set() for number in pieces}
     for piece in pieces.values():
-        read: dict[int, list[Repartition]] = {}
+        read: dict[int, list[RepartitionNode]] = {}
         for repartition in piece.repartitions:
-            if not repartition.asked:
+            if not repartition.explicit:
                 read.setdefault(writers[repartition.name], []).append(repartition)
         for number, repartitions in read.items():
             if _may_shuffle(graph, pieces[number], repartitions):
                 piece.prefixes.append(_prefix(graph, pieces[number], repartitions))
-                served[number].update(each.name for each in repartitions)
+                served[number].update(node.name for node in repartitions)
     left = (_without(graph, piece, served[number]) for number, piece in pieces.items())
     return [piece for piece in left if piece is not None]
 
 
 def node_groups(graph: Graph) -> dict[int, list[str]]:
-    """The names of the nodes of each sub-topology, by Kafka's numbers."""
+    """The node names of each sub-topology, by Kafka's numbers."""
     return {
-        number: group for number, group in enumerate(numbered(graph)) if isinstance(group, list)
+        number: group
+        for number, group in enumerate(numbered_subtopologies(graph))
+        if isinstance(group, list)
     }
 
 
-def numbered(graph: Graph) -> list[list[str] | GlobalTable]:
-    """Sub-topologies and global tables, in the order in which Kafka counts them.
+def numbered_subtopologies(graph: Graph) -> list[list[str] | GlobalTableNode]:
+    """Sub-topologies and global tables in Kafka's numbering.
 
-    A repartition appears under its own name where it is read, and under its sink's where it is
-    written.
+    A repartition has its own name in the sub-topology that reads it, and its sink's name in the one
+    that writes it.
     """
     above: dict[str, str] = {}
 
@@ -114,40 +120,40 @@ def numbered(graph: Graph) -> list[list[str] | GlobalTable]:
 
     by_store: dict[str, str] = {}
     for node in graph.nodes.values():
-        face = node.sink_name if isinstance(node, Repartition) else node.name
+        face = node.sink_name if isinstance(node, RepartitionNode) else node.name
         for parent in parents_of(node):
             above[root(face)] = root(parent)
         for store in node.stores if isinstance(node, ProcessorNode) else ():
             if store in graph.stores:
                 above[root(node.name)] = root(by_store.setdefault(store, node.name))
     found: dict[str, list[str]] = {}
-    places: list[tuple[int, list[str] | GlobalTable]] = []
-    for place, node in enumerate(graph.nodes.values()):
-        faces = (node.sink_name, node.name) if isinstance(node, Repartition) else (node.name,)
+    places: list[tuple[int, list[str] | GlobalTableNode]] = []
+    for index, node in enumerate(graph.nodes.values()):
+        faces = (node.sink_name, node.name) if isinstance(node, RepartitionNode) else (node.name,)
         for face in faces:
             if root(face) not in found:
                 found[root(face)] = []
-                places.append((place, found[root(face)]))
+                places.append((index, found[root(face)]))
             found[root(face)].append(face)
     places.extend((table.place - 1, table) for table in graph.globals.values())
-    return [group for _, group in sorted(places, key=lambda each: each[0])]
+    return [group for _, group in sorted(places, key=lambda placed: placed[0])]
 
 
-def _piece(graph: Graph, number: int, names: Iterable[str]) -> SubTopology:
-    piece = SubTopology(number, order=list(names), serdes=graph.serdes)
+def _piece(graph: Graph, number: int, names: Iterable[str]) -> Subtopology:
+    piece = Subtopology(number, order=list(names), serdes=graph.serdes)
     by_sink = {
-        each.sink_name: each for each in graph.nodes.values() if isinstance(each, Repartition)
+        node.sink_name: node for node in graph.nodes.values() if isinstance(node, RepartitionNode)
     }
     for name in names:
         if name in by_sink:
             piece.rekeyed.append(by_sink[name])
             continue
         match graph.nodes[name]:
-            case Source() as source:
+            case SourceNode() as source:
                 piece.sources.append(source)
-            case Repartition() as repartition:
+            case RepartitionNode() as repartition:
                 piece.repartitions.append(repartition)
-            case Sink() as sink:
+            case SinkNode() as sink:
                 piece.sinks.append(sink)
             case ProcessorNode() as node:
                 piece.nodes.append(node)
@@ -159,45 +165,50 @@ def _piece(graph: Graph, number: int, names: Iterable[str]) -> SubTopology:
     return piece
 
 
-def _may_shuffle(graph: Graph, writer: SubTopology, repartitions: list[Repartition]) -> bool:
-    """The rows need no topic: nothing is kept on their way, and nobody sees them made twice."""
-    if writer.stateful or writer.repartitions or any(each.partitioner for each in repartitions):
+def _may_shuffle(graph: Graph, writer: Subtopology, repartitions: list[RepartitionNode]) -> bool:
+    """True if the shuffle can replace the topic: the writer is stateless, and running its nodes
+    twice (here and in the writer itself) has no visible effect."""
+    if (
+        writer.stateful
+        or writer.repartitions
+        or any(repartition.partitioner for repartition in repartitions)
+    ):
         return False
-    if _without(graph, writer, {each.name for each in repartitions}) is None:
+    if _without(graph, writer, {repartition.name for repartition in repartitions}) is None:
         return True
     wanted = _ancestors(graph, repartitions)
     return all(node.pure for node in writer.nodes if node.name in wanted)
 
 
-def _prefix(graph: Graph, writer: SubTopology, repartitions: list[Repartition]) -> Prefix:
+def _prefix(graph: Graph, writer: Subtopology, repartitions: list[RepartitionNode]) -> Prefix:
     wanted = _ancestors(graph, repartitions)
     nodes = [node for node in writer.nodes if node.name in wanted]
     names = {store for node in nodes for store in node.stores}
     return Prefix(
         writer.number,
-        sources=[each for each in writer.sources if each.name in wanted],
+        sources=[source for source in writer.sources if source.name in wanted],
         nodes=nodes,
-        globals={name: each for name, each in writer.globals.items() if name in names},
+        globals={name: table for name, table in writer.globals.items() if name in names},
         rekeyed=repartitions,
         order=writer.order,
         serdes=writer.serdes,
     )
 
 
-def _without(graph: Graph, piece: SubTopology, served: set[str]) -> SubTopology | None:
-    """What of a piece is left to run once others have it as prefix; None if nothing is."""
+def _without(graph: Graph, piece: Subtopology, served: set[str]) -> Subtopology | None:
+    """The part of a sub-topology that still runs besides being a prefix; None if there is none."""
     if not served:
         return piece
-    rekeyed = [each for each in piece.rekeyed if each.name not in served]
+    rekeyed = [node for node in piece.rekeyed if node.name not in served]
     children = graph.children()
-    ends = [each for each in piece.nodes if not children[each.name]]
+    ends = [node for node in piece.nodes if not children[node.name]]
     wanted = _ancestors(graph, [*piece.sinks, *rekeyed, *ends])
     if not wanted:
         return None
-    return SubTopology(
+    return Subtopology(
         piece.number,
-        sources=[each for each in piece.sources if each.name in wanted],
-        nodes=[each for each in piece.nodes if each.name in wanted],
+        sources=[source for source in piece.sources if source.name in wanted],
+        nodes=[node for node in piece.nodes if node.name in wanted],
         globals=piece.globals,
         sinks=piece.sinks,
         rekeyed=rekeyed,
@@ -207,7 +218,7 @@ def _without(graph: Graph, piece: SubTopology, served: set[str]) -> SubTopology 
 
 
 def _ancestors(graph: Graph, ends: Iterable[Node]) -> set[str]:
-    """The names of these and of all nodes on the way to them, back to where records come in."""
+    """The names of these nodes and of all nodes upstream, back to the sources."""
     found: set[str] = set()
     waiting: list[Node] = list(ends)
     while waiting:
@@ -215,6 +226,6 @@ def _ancestors(graph: Graph, ends: Iterable[Node]) -> set[str]:
         found.add(node.name)
         for parent in parents_of(node):
             found.add(parent)
-            if not isinstance(graph.nodes[parent], Repartition):
+            if not isinstance(graph.nodes[parent], RepartitionNode):
                 waiting.append(graph.nodes[parent])
     return found

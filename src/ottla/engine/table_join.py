@@ -1,8 +1,8 @@
-"""Two tables joined by their keys: each change looks up the other side's value now.
+"""A join of two tables by their keys: each change looks up the other side's current value.
 
-The four processors of Kafka are one here: a result needs mine, the other side's, both or any. The
-result carries the later timestamp of the two. Old values are joined with the other side's value
-of now, which is what they were joined with before: the other side has not changed with this.
+This is one processor for Kafka's four: a `JoinType` says which sides a result needs. The result has
+the later timestamp of the two. An old value is joined with the other side's current value: that is
+the value of the previous result, because this change left the other side untouched.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.engine.calls import required
-from ottla.engine.observing import drop_null
-from ottla.engine.processors import Context, Processor
+from ottla.engine.arity import arity
+from ottla.engine.observed_stream_time import drop_null
+from ottla.engine.processors import Processor, ProcessorContext
 from ottla.engine.records import Change, Record, ValueAndTimestamp
-from ottla.engine.views import Getter, View
+from ottla.engine.views import Getter, TableView
 
-Joiner = Callable[[Any, Any, Any], Any]
+ValueJoinerWithKey = Callable[[Any, Any, Any], Any]
 """Key, left value, right value."""
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """Which sides there must be for a result."""
+class JoinType:
+    """Which sides a result needs."""
 
     left: bool
     right: bool
 
-    def join(self, joiner: Joiner, key: Any, left: Any, right: Any) -> Any:
+    def join(self, joiner: ValueJoinerWithKey, key: Any, left: Any, right: Any) -> Any:
         if (left is None and right is None) or (left is None and self.left):
             return None
         return None if right is None and self.right else joiner(key, left, right)
 
 
-INNER = Needs(left=True, right=True)
-LEFT = Needs(left=True, right=False)
-OUTER = Needs(left=False, right=False)
+INNER = JoinType(left=True, right=True)
+LEFT = JoinType(left=True, right=False)
+OUTER = JoinType(left=False, right=False)
 
 
-class TableJoin(Processor[Any, Change[Any]]):
-    """The changes of one side; `other` is how it reads the other one."""
+class KTableKTableJoin(Processor[Any, Change[Any]]):
+    """Joins the changes of one side; `other` reads the other side's table."""
 
     def __init__(
         self,
-        needs: Needs,
-        joiner: Joiner,
+        needs: JoinType,
+        joiner: ValueJoinerWithKey,
         *,
         is_left: bool,
-        other: View,
+        other: TableView,
         old_values: bool,
     ) -> None:
         self._needs = needs
@@ -57,7 +57,7 @@ class TableJoin(Processor[Any, Change[Any]]):
         self._view = other
         self._old_values = old_values
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._get = self._view.open(context)
 
@@ -83,8 +83,8 @@ class TableJoin(Processor[Any, Change[Any]]):
         return self._needs.join(self._joiner, key, left, right)
 
 
-def joined_view(needs: Needs, joiner: Joiner, left: Getter, right: Getter) -> Getter:
-    """The joined table's values, joined anew whenever they are asked for."""
+def joined_view(needs: JoinType, joiner: ValueJoinerWithKey, left: Getter, right: Getter) -> Getter:
+    """Reads the joined table by computing each value on demand."""
 
     def get(key: Any) -> ValueAndTimestamp[Any] | None:
         mine, other = left(key), right(key)
@@ -96,11 +96,11 @@ def joined_view(needs: Needs, joiner: Joiner, left: Getter, right: Getter) -> Ge
         )
         if value is None:
             return None
-        return ValueAndTimestamp(value, max(each.timestamp for each in (mine, other) if each))
+        return ValueAndTimestamp(value, max(side.timestamp for side in (mine, other) if side))
 
     return get
 
 
-def by_key(joiner: Callable[..., Any]) -> Joiner:
-    """Called with key, left and right, whichever of the two forms it has."""
-    return joiner if required(joiner) >= 3 else lambda key, left, right: joiner(left, right)
+def with_key_argument(joiner: Callable[..., Any]) -> ValueJoinerWithKey:
+    """Adapts a joiner of (left, right) to (key, left, right)."""
+    return joiner if arity(joiner) >= 3 else lambda key, left, right: joiner(left, right)

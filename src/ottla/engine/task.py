@@ -1,75 +1,91 @@
 """A task: one sub-topology for one partition. All that happens to a record happens here.
 
-The same code runs under Spark and under TopologyTestDriver; they differ in what gives the cells.
+The same code runs on Spark and in TopologyTestDriver; only the cells below the stores differ.
 
-    rows = task.process(in_order(rows))     each record through the nodes, stream time goes on
-    rows += task.punctuate(now_ms)          what was scheduled by the clock
-    rows += task.commit()                   caches are flushed, times are kept in cells
+    rows = task.process(in_record_order(rows))   each record through the nodes; advances stream time
+    cells = task.process_packed(cells)           the same for packed rows, in order and by columns
+    rows += task.punctuate(now_ms)               wall-clock punctuations
+    rows += task.commit()                        flushes caches, stores times in the task's cells
 
-Stream time is the largest timestamp that the task has seen. What must outlive the process, beside
-the stores, lies in cells of the task's own: stream time, the next time of each schedule, numbers
-that nodes remember, and what windowed stores have seen.
+Stream time is the largest timestamp that the task has seen. The task's own cells hold what must
+survive the process besides the stores: stream time, the next time of each schedule, the numbers of
+nodes, and the observed time of windowed stores.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice, repeat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.serde import is_infrastructure
 from ottla.clock import Clock
-from ottla.engine.blame import node_of
 from ottla.engine.cells import Cells
-from ottla.engine.ends import Entries, sink_of
-from ottla.engine.failures import Failure, FailureKind, OnFailure, StreamsError, fail
-from ottla.engine.graph import ProcessorNode, Repartition, Sink, changelog_topic
-from ottla.engine.ordering import in_order as in_order
+from ottla.engine.failure_location import failed_node
+from ottla.engine.failures import ExceptionHandler, Failure, FailureKind, StreamsError, fail
+from ottla.engine.graph import ProcessorNode, RepartitionNode, SinkNode, changelog_topic
 from ottla.engine.processors import (
     Cancellable,
-    Context,
     Deliver,
+    ProcessorContext,
     PunctuationType,
 )
-from ottla.engine.records import AnyRecord, Input, Output, Record, RecordMetadata
-from ottla.engine.serdes import LONG
-from ottla.engine.stores import AnyStore
-from ottla.engine.subtopologies import SubTopology
+from ottla.engine.record_batch import PORTION, DeliverBatch, RecordBatch, to_nobody
+from ottla.engine.record_order import in_record_order as in_record_order
+from ottla.engine.records import (
+    AnyRecord,
+    InputRow,
+    OutputColumns,
+    OutputRow,
+    Record,
+    RecordMetadata,
+    output_rows,
+)
+from ottla.engine.stores import StateStore
+from ottla.engine.subtopologies import Subtopology
+from ottla.engine.task_sources import TaskSource, TaskSources, task_batch_sink, task_sink
+from ottla.engine.windowed_serdes import LONG
 
+if TYPE_CHECKING:
+    from ottla.engine.input_lanes import Lane, Run
+
+_topic: Final = itemgetter(0)
 TASK_CELLS: Final = "__task"
 NEVER: Final = 2**63 - 1
 BATCH_MIN: Final = 64
-"""Fewer records are read one by one: it is sooner done."""
-BATCH_MAX: Final = 8192
-"""So many are read at once, so that no more of them are in memory twice."""
+"""Fewer records are deserialized one by one, which is faster then."""
+BATCH_MAX: Final = PORTION
+"""Records deserialized at once: a bound on what is in memory as bytes and as objects."""
+RUN_MIN: Final = 16
+"""Fewer records of one topic in a row are processed one by one, which is faster then."""
 AFTERWARDS: Final = -1
-"""The place of a schedule that was not made by `init`: nobody could make it again."""
+"""The place of a schedule made after `init`: it is not stored, because a restart can't recreate
+its callback."""
 
 
-class Task:
-    """`open_cells` gives the cells of a store, by name; TASK_CELLS are the task's own.
+class StreamTask:
+    """`open_cells` opens the cells of a store by name; TASK_CELLS are the task's own.
 
-    `partitions_of` says how many partitions a topic has, for partitioners; without it they are not
-    asked. `global_stores` are stores that somebody else keeps up to date. `guarded` calls
-    `on_failure` for each node on its own, so that others go on with the record; it costs a call
-    for each node and record.
+    `partitions_of` returns a topic's partition count for partitioners; without it they are not
+    called. `global_stores` are updated elsewhere. `guarded` calls `on_failure` per node, so that
+    sibling nodes still get the record; it costs a call per node and record.
     """
 
     def __init__(
         self,
-        subtopology: SubTopology,
+        subtopology: Subtopology,
         number: int,
         open_cells: Callable[[str], Cells],
         clock: Clock,
         *,
         application_id: str = "",
         caching: bool = True,
-        on_failure: OnFailure = fail,
+        on_failure: ExceptionHandler = fail,
         guarded: bool = False,
         partitions_of: Callable[[str], int] | None = None,
-        global_stores: Mapping[str, AnyStore] | None = None,
+        global_stores: Mapping[str, StateStore] | None = None,
     ) -> None:
         self.subtopology = subtopology
         self.number = number
@@ -82,18 +98,18 @@ class Task:
         self._clock = clock
         self._on_failure = on_failure
         self._guarded = guarded
-        self._row: Input | None = None
+        self._row: InputRow | None = None
         self._marks: list[int] | None = None
-        self._outputs: list[Output] = []
+        self._outputs: list[OutputRow | OutputColumns] = []
         self._flushes: list[tuple[str, Callable[[], None]]] = []
         self._schedules: list[Cancellable] = []
         self._places: dict[str, int] = {}
         self._beginning = True
         self._stream_due = NEVER
-        self._commit_asked = False
-        self._own = open_cells(TASK_CELLS) if subtopology.stateful else None
-        self._kept: dict[bytes, bytes] = {}
-        self.stores: dict[str, AnyStore] = dict(global_stores or {})
+        self._commit_requested = False
+        self._task_cells = open_cells(TASK_CELLS) if subtopology.stateful else None
+        self._stored: dict[bytes, bytes] = {}
+        self.stores: dict[str, StateStore] = dict(global_stores or {})
         for name, spec in subtopology.stores.items():
             topic = changelog_topic(application_id, name)
             self.stores[name] = spec.open(open_cells(name), topic=topic)
@@ -101,22 +117,118 @@ class Task:
         self._steps: dict[str, Deliver] = {}
         self._processors = {node.name: node.supplier() for node in subtopology.nodes}
         self._entries = self._wire(partitions_of)
+        self._extracts = any(entry.extract for entry in self._entries.all)
+        self._batched = not self._extracts and any(
+            entry.deliver_batch for entry in self._entries.all
+        )
+        self._tables = frozenset(
+            topic for source in subtopology.sources if source.table for topic in source.topics
+        )
         self._beginning = False
 
-    # -- what the owner of the task calls
+    # -- called by the task's owner
 
-    def process(self, rows: Iterable[Input]) -> list[Output]:
-        """Records in the order in which they are given; what they send to topics."""
+    def process(self, rows: Iterable[InputRow]) -> list[OutputRow]:
+        """Processes rows in the given order and returns the rows they send to topics."""
+        self._process_rows(rows)
+        return self._take()
+
+    def process_packed(self, cells: Sequence[bytes]) -> list[bytes]:
+        """Processes the rows of packed cells in Kafka's order; returns packed rows."""
+        # Only here, because TopologyTestDriver works without numpy and pyarrow.
+        from ottla.engine.packed_rows import pack_outputs, unpack_input_rows
+
+        runs = self._batched_runs(cells)
+        if runs is None:
+            rows = chain.from_iterable(map(unpack_input_rows, cells))
+            self._process_rows(self.in_order(rows))
+        else:
+            for lane, begin, end in runs:
+                while begin < end:
+                    until = min(end, (begin // PORTION + 1) * PORTION)
+                    self._process_run(lane, begin, until)
+                    begin = until
+        packed = list(pack_outputs(self._outputs))
+        self._outputs.clear()
+        return packed
+
+    def _batched_runs(self, cells: Sequence[bytes]) -> list[Run] | None:
+        """None if the rows must be processed in another way."""
+        if not self._batched or self._marks is not None or self._stream_due != NEVER:
+            return None
+        from ottla.engine.input_lanes import lanes_of, runs_in_order
+
+        lanes = lanes_of(cells)
+        if not lanes or sum(map(len, lanes)) < BATCH_MIN:
+            return None
+        if any(self._entries.find(lane.topic) is None for lane in lanes):
+            return None
+        runs = runs_in_order(lanes, self._tables)
+        return None if len(runs) * RUN_MIN > sum(map(len, lanes)) else runs
+
+    def _process_run(self, lane: Lane, begin: int, end: int) -> None:
+        source = self._entries[lane.topic]
+        batch = lane.read(begin, end, source)
+        if batch is None or not self._process_batch(source, batch):
+            rows = lane.rows(begin, end)
+            self._process_each(rows, repeat(None, len(rows)) if batch is None else batch.records())
+
+    def _process_rows(self, rows: Iterable[InputRow]) -> None:
+        left = iter(rows)
+        # In portions, because one batch may hold a whole topic.
+        while some := list(islice(left, BATCH_MAX)):
+            if len(some) < BATCH_MIN:
+                self._process_each(some, repeat(None, len(some)))
+            else:
+                self._process_portion(some)
+
+    def _process_portion(self, rows: Sequence[InputRow]) -> None:
+        """Long runs of records from one topic go as batches through nodes that have batch steps."""
+        runs = [(topic, list(run)) for topic, run in groupby(rows, _topic)]
+        columns = self._deserialized(rows, runs)
+        if not self._batched or self._marks is not None or len(runs) * RUN_MIN > len(rows):
+            self._process_each(rows, _records(rows, columns))
+            return
+        ends = dict.fromkeys(columns, 0)
+        for topic, run in runs:
+            batch, begin = columns[topic], ends[topic]
+            ends[topic] = begin + len(run)
+            if batch is None:
+                self._process_each(run, repeat(None, len(run)))
+                continue
+            batch = batch.part(begin, ends[topic])
+            if not self._process_batch(self._entries[topic], batch):
+                self._process_each(run, batch.records())
+
+    def _process_batch(self, source: TaskSource, batch: RecordBatch) -> bool:
+        """False if the records must be processed one by one; then there is no trace of them."""
+        deliver = source.deliver_batch
+        if deliver is None or len(batch) < RUN_MIN or self._stream_due != NEVER:
+            return False
+        if min(batch.timestamps) < 0:
+            return False
+        sent = len(self._outputs)
+        try:
+            deliver(batch)
+        except Exception:
+            # One by one it fails again, at the record at fault.
+            del self._outputs[sent:]
+            return False
+        self.stream_time = max(self.stream_time, *batch.timestamps)
+        return True
+
+    def _process_each(self, rows: Sequence[InputRow], records: Iterable[AnyRecord | None]) -> None:
+        """Processes rows one by one; `records` are those that are deserialized already."""
         marks, outputs = self._marks, self._outputs
         last = None
-        for row, decoded in self._with_decoded(iter(rows)):
+        for row, decoded in zip(rows, records, strict=True):
             topic, _, _, timestamp, key, value, headers, _, _ = row
             if marks is not None:
                 marks.append(len(outputs))
             if topic != last:
                 if row.origin and not self.reads(topic):
-                    # What a prefix could not process and wrote to a dead letter topic.
-                    outputs.append(Output(topic, key, value, timestamp, headers))
+                    # A prefix failed on the record and wrote it to the dead letter queue.
+                    outputs.append(OutputRow(topic, key, value, timestamp, headers))
                     continue
                 entry = self._entries[topic]
                 read_key, read_value = entry.key.deserialize, entry.value.deserialize
@@ -150,83 +262,74 @@ class Task:
             except StreamsError:
                 raise
             except Exception as error:
-                node = node_of(error, self._steps) or entry.node
+                node = failed_node(error, self._steps) or entry.node
                 self._failed(FailureKind.PROCESSING, node, record, error)
-        return self._take()
 
-    def _with_decoded(self, rows: Iterator[Input]) -> Iterator[tuple[Input, AnyRecord | None]]:
-        """In portions: a batch may be all that there is in a topic."""
-        while some := list(islice(rows, BATCH_MAX)):
-            yield from zip(some, self._decoded(some), strict=True)
+    def _deserialized(
+        self, rows: Sequence[InputRow], runs: Sequence[tuple[str, list[InputRow]]]
+    ) -> dict[str, RecordBatch | None]:
+        """Records by topic, for formats that deserialize a batch faster than single values; else
+        None.
 
-    def _decoded(self, rows: Sequence[Input]) -> Iterable[AnyRecord | None]:
-        """Records of formats that read a batch faster than one value; None for all others.
-
-        Bytes do not depend on what happened before, so that records may be read long before their
-        turn. One that can't be read is read again in its turn, and fails there.
+        Deserialization has no side effects, so it can run before earlier records are processed. A
+        record that can't be read is read again in its turn, and fails there.
         """
-        if len(rows) < BATCH_MIN:
-            return repeat(None, len(rows))
-        by_topic: dict[str, list[int]] = {}
-        for topic, some in groupby(enumerate(rows), lambda placed: placed[1][0]):
-            by_topic.setdefault(topic, []).extend(map(itemgetter(0), some))
-        found: list[AnyRecord | None] = [None] * len(rows)
-        for topic, places in by_topic.items():
+        by_topic: dict[str, list[InputRow]] = {}
+        for topic, run in runs:
+            by_topic.setdefault(topic, []).extend(run)
+        found: dict[str, RecordBatch | None] = {}
+        for topic, some in by_topic.items():
             entry = self._entries.find(topic)
-            if entry is None:
-                continue
-            if len(by_topic) == 1:
-                return entry.records(rows) or found
-            records = entry.records([rows[place] for place in places])
-            if records is not None:
-                for place, record in zip(places, records, strict=True):
-                    found[place] = record
+            found[topic] = None if entry is None else entry.columns(some)
         return found
 
-    def in_order(self, rows: Iterable[Input]) -> list[Input]:
-        """As tasks take them; a timestamp extractor decides about the order, too."""
-        if not any(each.extract for each in self._entries.values()):
-            return in_order(rows)
-        return in_order(rows, self._extracted)
+    def in_order(self, rows: Iterable[InputRow]) -> list[InputRow]:
+        """Kafka's order of processing, by extracted timestamps where there is an extractor."""
+        if not self._extracts:
+            return in_record_order(rows, tables=self._tables)
+        return in_record_order(rows, self._extracted, self._tables)
 
-    def process_marked(self, rows: Iterable[Input]) -> tuple[list[Output], list[int]]:
-        """The same, and how much had come out before each of the rows."""
+    def process_marked(self, rows: Iterable[InputRow]) -> tuple[list[OutputRow], list[int]]:
+        """Like `process`; also returns how many rows were out before each input row."""
         self._marks = []
         try:
             return self.process(rows), self._marks
         finally:
             self._marks = None
 
-    def punctuate(self, now_ms: int) -> list[Output]:
-        """What is due by the clock."""
+    def punctuate(self, now_ms: int) -> list[OutputRow]:
+        """Runs the wall-clock punctuations that are due."""
         self._punctuate(PunctuationType.WALL_CLOCK_TIME, now_ms)
         return self._take()
 
-    def commit(self) -> list[Output]:
-        """Flushes the caches; the cells hold all that a new task needs to go on."""
+    def commit(self) -> list[OutputRow]:
+        """Flushes the caches. Afterwards the cells hold all that a new task needs to continue."""
         self._flush()
-        if self._own is not None:
-            self._keep(b"stream-time", LONG.pack(self.stream_time))
+        if self._task_cells is not None:
+            self._store_cell(b"stream-time", LONG.pack(self.stream_time))
             if self.numbers:
-                self._keep(b"numbers", json.dumps(self.numbers).encode())
+                self._store_cell(b"numbers", json.dumps(self.numbers).encode())
             for name in self.subtopology.stores:
                 saved = self.stores[name].saved()
                 if saved:
-                    self._keep(b"store:" + name.encode(), saved)
-            for each in self._schedules:
-                if each.place >= 0:
-                    self._keep(_place(each.node, each.place), LONG.pack(each.next_ms))
+                    self._store_cell(b"store:" + name.encode(), saved)
+            for schedule in self._schedules:
+                if schedule.place >= 0:
+                    self._store_cell(
+                        _punctuation_cell(schedule.node, schedule.place),
+                        LONG.pack(schedule.next_ms),
+                    )
         return self._take()
 
     def reads(self, topic: str) -> bool:
-        """Whether rows of this topic enter here."""
+        """True if a source of this task reads the topic."""
         return self._entries.find(topic) is not None
 
     def close(self) -> None:
         for processor in self._processors.values():
             processor.close()
 
-    # -- what contexts ask for (Host)
+    # -- called by processor contexts
 
     def store(self, name: str) -> Any:
         return self.stores[name]
@@ -236,11 +339,11 @@ class Task:
 
     def record_metadata(self) -> RecordMetadata | None:
         row = self._row
-        # An Input begins with the fields of RecordMetadata, whose own constructor is slow.
+        # An Input begins with the fields of RecordMetadata, whose own constructor is slower.
         return None if row is None else tuple.__new__(RecordMetadata, row[:3])
 
-    def ask_for_commit(self) -> None:
-        self._commit_asked = True
+    def request_commit(self) -> None:
+        self._commit_requested = True
         self._stream_due = -1
 
     def on_commit(self, node: str, flush: Callable[[], None]) -> None:
@@ -249,13 +352,18 @@ class Task:
     def schedule(
         self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Cancellable:
-        """Stream time: from 0 on, so that the first record is the first time; clock: from now."""
+        """A stream-time schedule starts at 0, so the first record triggers it; a wall-clock
+        schedule starts now."""
         place = self._places.get(node, 0) if self._beginning else AFTERWARDS
         self._places[node] = place + 1
         first = 0 if kind is PunctuationType.STREAM_TIME else self._clock.now_ms() + interval_ms
-        kept = None if self._own is None or place < 0 else self._own.get(_place(node, place))
-        if kept is not None:
-            (first,) = LONG.unpack(kept)
+        stored = (
+            None
+            if self._task_cells is None or place < 0
+            else self._task_cells.get(_punctuation_cell(node, place))
+        )
+        if stored is not None:
+            (first,) = LONG.unpack(stored)
         made = Cancellable(node, place, interval_ms, kind, callback, first)
         self._schedules.append(made)
         self._reckon_stream_due()
@@ -263,32 +371,42 @@ class Task:
 
     # -- inside
 
-    def _wire(self, partitions_of: Callable[[str], int] | None) -> Entries:
-        """From the last nodes up, since each is made with those below it; then begun from above."""
+    def _wire(self, partitions_of: Callable[[str], int] | None) -> TaskSources:
+        """Builds from the sinks up, because a node needs its children; initializes from the sources
+        down."""
         piece = self.subtopology
         children: dict[str, dict[str, Deliver]] = {}
+        batches: dict[str, DeliverBatch | None] = {}
 
-        def hang(name: str, parents: Iterable[str], deliver: Deliver) -> None:
+        def hang(
+            name: str, parents: Iterable[str], deliver: Deliver, batch: DeliverBatch | None
+        ) -> None:
             for parent in parents:
+                # With several children, one of them would get all records before the next one.
+                batches[parent] = None if parent in children else batch
                 children[parent] = {name: deliver} | children.get(parent, {})
 
-        contexts: dict[str, Context] = {}
-        nodes: dict[str, ProcessorNode] = {each.name: each for each in piece.nodes}
-        ends: dict[str, Sink | Repartition] = {each.name: each for each in piece.sinks}
-        ends |= {each.sink_name: each for each in piece.rekeyed}
+        contexts: dict[str, ProcessorContext] = {}
+        nodes: dict[str, ProcessorNode] = {node.name: node for node in piece.nodes}
+        ends: dict[str, SinkNode | RepartitionNode] = {sink.name: sink for sink in piece.sinks}
+        ends |= {node.sink_name: node for node in piece.rekeyed}
         for name in reversed(piece.order):
             if name in ends:
                 end = ends[name]
-                send = sink_of(end, self.application_id, self._outputs, self._unsent, partitions_of)
-                hang(name, end.parents, send)
+                send = task_sink(
+                    end, self.application_id, self._outputs, self._unsent, partitions_of
+                )
+                batched = task_batch_sink(end, self.application_id, self._outputs, partitions_of)
+                hang(name, end.parents, send, batched)
             elif name in nodes:
                 node = nodes[name]
                 below, stores = children.get(name, {}), frozenset(node.stores)
-                made = contexts[name] = Context(self, name, children=below, stores=stores)
-                hang(name, node.parents, self._deliver(node, made.downstream))
+                made = contexts[name] = ProcessorContext(self, name, children=below, stores=stores)
+                deliver = self._deliver(node, made.downstream)
+                hang(name, node.parents, deliver, self._deliver_batch(node, batches))
         for node in piece.nodes:
             self._processors[node.name].init(contexts[node.name])
-        return Entries(piece, self.application_id, children)
+        return TaskSources(piece, self.application_id, children, batches)
 
     def _deliver(self, node: ProcessorNode, downstream: Deliver) -> Deliver:
         process = self._steps[node.name] = self._processors[node.name].step(downstream)
@@ -305,11 +423,19 @@ class Task:
 
         return guarded
 
+    def _deliver_batch(
+        self, node: ProcessorNode, batches: Mapping[str, DeliverBatch | None]
+    ) -> DeliverBatch | None:
+        downstream = batches.get(node.name, to_nobody)
+        if downstream is None or self._guarded:
+            return None
+        return self._processors[node.name].batch_step(downstream)
+
     def _unsent(self, node: str, record: AnyRecord, error: Exception) -> None:
         self._failed(FailureKind.PRODUCTION, node, record, error)
 
-    def _extracted(self, row: Input) -> int:
-        """When a record was, by its extractor; what can't be read is dealt with in its turn."""
+    def _extracted(self, row: InputRow) -> int:
+        """The extracted timestamp of a row; `process` handles what can't be read."""
         entry = self._entries.find(row.topic)
         if entry is None or entry.extract is None:
             return row.timestamp
@@ -323,12 +449,13 @@ class Task:
     ) -> None:
         failure = Failure(kind, self.task_id, node, self._row, record, error)
         if kind is not FailureKind.PROCESSING and is_infrastructure(error):
-            fail(failure)  # no fault of the record, which must not be left out
+            # A registry that is down says nothing about the record: skipping it would lose data.
+            fail(failure)
         self._outputs.extend(self._on_failure(failure))
 
     def _after_record(self) -> None:
-        if self._commit_asked:
-            self._commit_asked = False
+        if self._commit_requested:
+            self._commit_requested = False
             self._flush()
         self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
         self._reckon_stream_due()
@@ -336,26 +463,26 @@ class Task:
     def _punctuate(self, kind: PunctuationType, now_ms: int) -> None:
         row, self._row = self._row, None
         while due := [
-            each
-            for each in self._schedules
-            if each.kind is kind and not each.cancelled and each.next_ms <= now_ms
+            schedule
+            for schedule in self._schedules
+            if schedule.kind is kind and not schedule.cancelled and schedule.next_ms <= now_ms
         ]:
-            each = min(due, key=lambda one: one.next_ms)
-            missed = (now_ms - each.next_ms) // each.interval_ms
-            each.next_ms += (missed + 1) * each.interval_ms
+            earliest = min(due, key=lambda schedule: schedule.next_ms)
+            missed = (now_ms - earliest.next_ms) // earliest.interval_ms
+            earliest.next_ms += (missed + 1) * earliest.interval_ms
             try:
-                each.callback(now_ms)
+                earliest.callback(now_ms)
             except StreamsError:
                 raise
             except Exception as error:
-                self._failed(FailureKind.PROCESSING, each.node, None, error)
+                self._failed(FailureKind.PROCESSING, earliest.node, None, error)
         self._row = row
 
     def _reckon_stream_due(self) -> None:
         kind = PunctuationType.STREAM_TIME
-        self._schedules = [each for each in self._schedules if not each.cancelled]
-        due = [each.next_ms for each in self._schedules if each.kind is kind]
-        self._stream_due = -1 if self._commit_asked else min(due, default=NEVER)
+        self._schedules = [schedule for schedule in self._schedules if not schedule.cancelled]
+        due = [schedule.next_ms for schedule in self._schedules if schedule.kind is kind]
+        self._stream_due = -1 if self._commit_requested else min(due, default=NEVER)
 
     def _flush(self) -> None:
         self._row = None
@@ -367,53 +494,67 @@ class Task:
             except Exception as error:
                 self._failed(FailureKind.PROCESSING, node, None, error)
 
-    def _take(self) -> list[Output]:
-        taken = self._outputs.copy()
+    def _take(self) -> list[OutputRow]:
+        taken = output_rows(self._outputs)
         self._outputs.clear()
         return taken
 
     def _restore(self) -> None:
-        if self._own is None:
+        if self._task_cells is None:
             return
-        stream_time = self._own.get(b"stream-time")
+        stream_time = self._task_cells.get(b"stream-time")
         if stream_time is not None:
             (self.stream_time,) = LONG.unpack(stream_time)
-        self.numbers.update(json.loads(self._own.get(b"numbers") or b"{}"))
+        self.numbers.update(json.loads(self._task_cells.get(b"numbers") or b"{}"))
         for name in self.subtopology.stores:
-            saved = self._own.get(b"store:" + name.encode())
+            saved = self._task_cells.get(b"store:" + name.encode())
             if saved is not None:
                 self.stores[name].restore(saved)
 
-    def _keep(self, key: bytes, value: bytes) -> None:
-        if self._own is not None and self._kept.get(key) != value:
-            self._own.put(key, value)
-            self._kept[key] = value
+    def _store_cell(self, key: bytes, value: bytes) -> None:
+        if self._task_cells is not None and self._stored.get(key) != value:
+            self._task_cells.put(key, value)
+            self._stored[key] = value
 
 
-class Prefixed:
-    """Rows on their way to a task: read, given their new keys, and told where they come from.
+def _records(
+    rows: Sequence[InputRow], columns: Mapping[str, RecordBatch | None]
+) -> Iterable[AnyRecord | None]:
+    """The deserialized records in the order of the rows."""
+    if len(columns) == 1:
+        (batch,) = columns.values()
+        return repeat(None, len(rows)) if batch is None else batch.records()
+    left = {
+        topic: repeat(None) if batch is None else batch.records()
+        for topic, batch in columns.items()
+    }
+    return (next(left[row[0]]) for row in rows)
 
-    What comes out are rows that `Task.process` of the sub-topology behind takes, in any order.
+
+class PrefixTask:
+    """Runs a prefix: reads rows, gives them their new keys and notes where they came from.
+
+    The results are input rows for `StreamTask.process` of the next sub-topology, in any order.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: StreamTask) -> None:
         self._task = task
 
-    def process(self, rows: Iterable[Input]) -> list[Input]:
+    def process(self, rows: Iterable[InputRow]) -> list[InputRow]:
         given = rows if isinstance(rows, list | tuple) else list(rows)
         made, marks = self._task.process_marked(given)
         marks.append(len(made))
-        found: list[Input] = []
+        found: list[InputRow] = []
         for number, row in enumerate(given):
             _, partition, offset, *_ = row
             origin = row.topic
-            for turn, each in enumerate(made[marks[number] : marks[number + 1]]):
-                topic, key, value, timestamp, headers, _ = each
+            for turn, output in enumerate(made[marks[number] : marks[number + 1]]):
+                topic, key, value, timestamp, headers, _ = output
                 found.append(
-                    Input(topic, partition, offset, timestamp, key, value, headers, turn, origin)
+                    InputRow(topic, partition, offset, timestamp, key, value, headers, turn, origin)
                 )
         return found
 
 
-def _place(node: str, place: int) -> bytes:
+def _punctuation_cell(node: str, place: int) -> bytes:
     return f"punctuation:{node}:{place}".encode()

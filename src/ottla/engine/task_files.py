@@ -1,150 +1,164 @@
 """The state of a task in files, one for each batch that has changed something.
 
-    <state directory>/<sub-topology>/tasks/<id of the query>/<task>/<name of a file>
+    <state directory>/<sub-topology>/tasks/<query id>/<task>/<file name>
 
-A file has the cells that some batches have changed (state_file.py). Files that stand one on the
-other, from batch 0 on, are the state behind the last of them. A new file takes in those before it
-that are not much larger, so that there are few, and what was written over goes away.
+A file has the cells that some batches have changed (state_file.py). A chain of files from batch 0
+is the state after its last batch. A new file merges its predecessors that are not much larger, so
+there are few files, and overwritten values disappear.
 
-The batch that Spark runs is the only one that it may run again, from the state before it. So what
-a batch has taken in stays until the next one; what tries of a batch have written stays until then,
-too, and the one that wrote last counts.
+Spark can rerun only its current batch, from the state before it. So the files that a batch merged
+must survive until the next batch begins. The files of several attempts at one batch also stay until
+then; the attempt that wrote last wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import IO, Final
+from itertools import chain, repeat
+from typing import IO, Final, cast
 
 from ottla.engine import state_file
 from ottla.engine.cells import TaskCells
 from ottla.engine.failures import StreamsError
-from ottla.engine.state_file import NOTHING, Change, Head, StateFile
+from ottla.engine.state_file import NOTHING, CellChange, StateFile, StateFileHeader
 from ottla.engine.state_folder import StateFolder
 
 LARGER: Final = 2
-"""A file is taken in if it is at most so many times larger than all that is behind it."""
-CELL_BYTES: Final = 32  # what a cell takes beside its key and its value, about
-SMALL_BYTES: Final = 4096  # a smaller file is read and written in the same time
+"""A file is merged if it is at most this many times larger than all files after it."""
+CELL_BYTES: Final = 32  # about what a cell takes besides its key and its value
+SMALL_BYTES: Final = 4096  # reading and writing a smaller file takes no less time
 UNORDERED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Files up to this size are put together in memory, larger ones in the order of their cells."""
+"""Up to this size files are merged in memory, beyond it as sorted streams."""
+# C code, because it runs once for each cell of the state.
+_named: Final = cast(Callable[[tuple[str], tuple[bytes, bytes]], CellChange], tuple.__add__)
 
 
 class TaskFiles:
-    """Those of one task."""
+    """The state files of one task."""
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
         self._lines: dict[str, bytes] = {}
 
     def before(self, batch: int) -> list[StateFile]:
-        """Those that are the state before a batch; none if the task has none yet."""
+        """The files of the state before a batch; empty if the task has no state yet.
+
+        Spark decides which batch runs; these files only say what the task has done. A file after
+        `batch` means that another instance went on, or that the checkpoint is a copy: continuing
+        would fork the state, so the task fails. A file of `batch` itself is of an earlier attempt
+        that Spark has not committed: it is ignored, because the batch runs again.
+        """
         there = self._all()
-        last = max((each.last for each in there), default=-1)
+        last = max((file.last for file in there), default=-1)
         if last > batch:
             raise StreamsError(
-                f"The state of a task in {self._folder} is that behind batch {last}, and"
-                f" batch {batch} is to run: another instance has gone on with it, or the checkpoint"
-                " is older. Run one instance at a time; if none runs, delete the state directory"
-                " of the application, and it is restored from topics."
+                f"The task state in {self._folder} is ahead of the checkpoint: it includes batch"
+                f" {last}, and batch {batch} is to run. Another instance has continued, or the"
+                " checkpoint is an old copy. Run one instance at a time; if none runs, delete the"
+                " application's state directory, and the state is restored from topics."
             )
-        there = [each for each in there if each.last != batch]  # of a former try
-        by_id = {each.id: each for each in there}
+        there = [file for file in there if file.last != batch]  # of an earlier attempt
+        by_id = {file.id: file for file in there}
         found: list[StateFile] = []
-        next_one = max(there, key=lambda each: each.last, default=None)
+        next_one = max(there, key=lambda file: file.last, default=None)
         while next_one is not None:
             found.append(next_one)
             after = next_one.after
             if after != NOTHING and after not in by_id:
-                raise self._damaged(f"nothing has batch {next_one.first - 1}")
+                raise self._damaged(f"no file has batch {next_one.first - 1}")
             next_one = by_id.get(after)
         return found[::-1]
 
     def newer(self, behind: str, files: list[StateFile]) -> list[StateFile] | None:
-        """Those that lead to the state of `files` from the one behind the file of this id. None: it
-        was another state, or is too long ago."""
-        for place in reversed(range(len(files))):
-            file = files[place]
+        """The files that lead from the state after the file with the id `behind` to the state of
+        `files`. None: that was another state, or it is too long ago."""
+        for index in reversed(range(len(files))):
+            file = files[index]
             if file.id == behind:
-                return files[place + 1 :]
-            # The first file does not say which cells are gone.
+                return files[index + 1 :]
+            # The first file has no tombstones, so it can't be applied to an older state.
             if file.first > 0 and state_file.is_in(self._line(file), behind):
-                return files[place:]
+                return files[index:]
         return None
 
-    def read(self, files: Iterable[StateFile]) -> Iterator[Change]:
-        """A cell may come several times: the last one counts."""
-        for each in files:
+    def read(self, files: Iterable[StateFile]) -> Iterator[CellChange]:
+        """The cells of the files, in order: the last value of a cell wins."""
+        for state_file_ in files:
             try:
-                with self._folder.open(each.name) as file:
-                    self._head(each, file)
+                with self._folder.open(state_file_.name) as file:
+                    self._head(state_file_, file)
                     yield from state_file.read_cells(file)
             except OSError:
-                raise  # of the disk: it may pass
+                raise  # a disk error may be transient
             except Exception as error:
-                raise self._damaged(f"{each.name}: {type(error).__name__} {error}") from None
+                raise self._damaged(f"{state_file_.name}: {type(error).__name__} {error}") from None
 
     def write(
         self,
         batch: int,
-        changes: list[Change],
+        changes: list[CellChange],
         before: list[StateFile],
         cells: Mapping[str, TaskCells],
     ) -> list[StateFile]:
-        """What a batch has changed of the state `before`; the state behind it."""
-        size = sum(len(key) + len(value or b"") + CELL_BYTES for _, key, value in changes)
-        size = max(size, SMALL_BYTES)
-        kept = list(before)
-        taken: list[StateFile] = []
-        while kept and kept[-1].size <= LARGER * size:
-            taken.append(kept.pop())
-            size += taken[-1].size
-        if not kept:
+        """Writes the changes of a batch to the state `before`; returns the files after it."""
+        assert all(file.last < batch for file in before), "a batch never rewrites its own past"
+        _, keys, values = zip(*changes, strict=True) if changes else ((), (), ())
+        size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
+        size = max(size + CELL_BYTES * len(changes), SMALL_BYTES)
+        # Merge from the newest file back while a predecessor is not much larger than what follows:
+        # the sizes form a geometric series, so a cell is rewritten a logarithmic number of times.
+        remaining = list(before)
+        merged: list[StateFile] = []
+        while remaining and remaining[-1].size <= LARGER * size:
+            merged.append(remaining.pop())
+            size += merged[-1].size
+        if not remaining:
             made = self._put(batch, None, _all_cells(cells))
-        elif not taken:
-            made = self._put(batch, kept[-1], changes)
+        elif not merged:
+            made = self._put(batch, remaining[-1], changes)
         elif size <= UNORDERED_BYTES_MAX:
-            made = self._put_small(batch, kept[-1], changes, taken)
+            made = self._put_small(batch, remaining[-1], changes, merged)
         else:
-            made = self._put_large(batch, kept[-1], changes, taken)
-        self._tidy(batch, {each.name for each in (*before, made)})
-        return [*kept, made]
+            made = self._put_large(batch, remaining[-1], changes, merged)
+        self._tidy(batch, {file.name for file in (*before, made)})
+        return [*remaining, made]
 
     def _put_small(
-        self, batch: int, after: StateFile, changes: list[Change], taken: list[StateFile]
+        self, batch: int, after: StateFile, changes: list[CellChange], merged: list[StateFile]
     ) -> StateFile:
-        now = {(store, key): value for store, key, value in self.read(reversed(taken))}
+        now = {(store, key): value for store, key, value in self.read(reversed(merged))}
         now |= {(store, key): value for store, key, value in changes}
         found = [(*place, value) for place, value in now.items()]
-        return self._put(batch, after, found, taken)
+        return self._put(batch, after, found, merged)
 
     def _put_large(
-        self, batch: int, after: StateFile, changes: list[Change], taken: list[StateFile]
+        self, batch: int, after: StateFile, changes: list[CellChange], merged: list[StateFile]
     ) -> StateFile:
-        """As one stream: of a large state it may be a third."""
+        """Merges sorted streams, because the merged part of a large state may be a third of it."""
         with ExitStack() as opened:
-            sources: list[Iterable[Change]] = [sorted(changes, key=_place)]
-            for each in taken:
-                file = opened.enter_context(self._folder.open(each.name))
-                ordered = self._head(each, file)["ordered"]
+            sources: list[Iterable[CellChange]] = [sorted(changes, key=_place)]
+            for older in merged:
+                file = opened.enter_context(self._folder.open(older.name))
+                ordered = self._head(older, file)["ordered"]
                 found = state_file.read_cells(file)
                 sources.append(found if ordered else sorted(found, key=_place))
-            return self._put(batch, after, state_file.merged(sources), taken, ordered=True)
+            return self._put(batch, after, state_file.merged(sources), merged, ordered=True)
 
     def _put(
         self,
         batch: int,
         after: StateFile | None,
-        changes: Iterable[Change],
-        taken: Sequence[StateFile] = (),
+        changes: Iterable[CellChange],
+        merged: Sequence[StateFile] = (),
         *,
         ordered: bool = False,
     ) -> StateFile:
-        """There for good before it returns: what Spark writes of the batch comes later."""
-        size = sum(each.size for each in taken)
-        line = state_file.line_of([(each.id, self._line(each)) for each in taken], size)
-        head: Head = {"line": line, "ordered": ordered}
+        """Durable when it returns. The order matters: the state must be on disk before Spark
+        commits the batch, because a committed batch never runs again."""
+        size = sum(file.size for file in merged)
+        line = state_file.line_of([(file.id, self._line(file)) for file in merged], size)
+        head: StateFileHeader = {"line": line, "ordered": ordered}
         first, stands_on = (after.last + 1, after.id) if after else (0, NOTHING)
         made = StateFile(first, batch, state_file.new_id(), stands_on)
 
@@ -157,44 +171,46 @@ class TaskFiles:
     def _line(self, file: StateFile) -> bytes:
         if file.id not in self._lines:
             for _ in self.read([file]):
-                break  # what stands before the cells is read
+                break  # reading the first cell reads the header
         return self._lines[file.id]
 
-    def _head(self, file: StateFile, opened: IO[bytes]) -> Head:
+    def _head(self, file: StateFile, opened: IO[bytes]) -> StateFileHeader:
         head = state_file.read_head(opened)
         self._lines[file.id] = head["line"]
         return head
 
     def _tidy(self, batch: int, needed: Collection[str]) -> None:
-        """What the last batch has taken in, and what a former try of this one has left."""
-        for each in self._all():
-            if each.last <= batch and each.name not in needed:
-                self._folder.delete(each.name)
+        """Deletes what the previous batch merged, and what earlier attempts at this one left."""
+        for file in self._all():
+            if file.last <= batch and file.name not in needed:
+                self._folder.delete(file.name)
 
     def _all(self) -> list[StateFile]:
-        """The one that was written last comes first."""
-        found = sorted(self._folder.files(), key=lambda each: (-each.modified_ns, each.name))
-        if former := next((each.name for each in found if state_file.FORMER_NAME(each.name)), None):
-            raise self._damaged(f"{former} is of a former version")
-        named = (StateFile.named(each.name, each.size) for each in found)
-        return [each for each in named if each is not None]
+        """All state files, newest first."""
+        found = sorted(self._folder.files(), key=lambda entry: (-entry.modified_ns, entry.name))
+        if former := next(
+            (entry.name for entry in found if state_file.FORMER_NAME(entry.name)), None
+        ):
+            raise self._damaged(f"{former} was written by an earlier version")
+        named = (StateFile.named(entry.name, entry.size) for entry in found)
+        return [file for file in named if file is not None]
 
     def _damaged(self, what: str) -> StreamsError:
         return StreamsError(
-            f"The state of a task in {self._folder} is not whole: {what}. Delete the state"
-            " directory of the application, and it is restored from topics."
+            f"The task state in {self._folder} is incomplete: {what}. Delete the application's"
+            " state directory, and the state is restored from topics."
         )
 
 
-def forget(folder: StateFolder, query: str, done: int) -> None:
-    """Before a query begins whose last batch that is done is known: what was kept for others, what
-    was half written, and what tries of the batch behind it have left, which may run otherwise.
-    (If there is more, the checkpoint has gone back, and tasks will say so.)"""
-    for each in folder.names():
-        if each != query:
-            folder.delete(each)
+def delete_obsolete_files(folder: StateFolder, query: str, done: int) -> None:
+    """Before a query starts after its last committed batch `done`: deletes other queries' folders,
+    drafts, and files of uncommitted attempts at the next batch, which may see other rows now.
+    (Later files mean that the checkpoint went back; tasks report that.)"""
+    for present in folder.names():
+        if present != query:
+            folder.delete(present)
             continue
-        tasks = folder.child(each)
+        tasks = folder.child(present)
         for task in tasks.names():
             files = tasks.child(task)
             for name in files.names():
@@ -203,10 +219,12 @@ def forget(folder: StateFolder, query: str, done: int) -> None:
                     files.delete(name)
 
 
-def _all_cells(cells: Mapping[str, TaskCells]) -> Iterator[Change]:
-    """Nothing is before them that a deletion could be told to."""
-    return ((store, key, value) for store in cells for key, value in cells[store].items())
+def _all_cells(cells: Mapping[str, TaskCells]) -> Iterator[CellChange]:
+    """The whole state without tombstones: no earlier file has cells to delete."""
+    return chain.from_iterable(
+        map(_named, repeat((store,)), cells[store].items()) for store in cells
+    )
 
 
-def _place(change: Change) -> tuple[str, bytes]:
+def _place(change: CellChange) -> tuple[str, bytes]:
     return change[:2]

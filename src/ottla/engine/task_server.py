@@ -1,7 +1,7 @@
-"""Where tasks are at home: hosts (engine/hosts.py), each for some of the tasks.
+"""Hosts of stateful tasks (engine/host_process.py): each serves some of the tasks.
 
-worker -> host   ("has", digest of the plan)       True; one that has another ends
-                 ("run", folder of the query, batch, task, rows, now)   what is to be sent
+worker -> host   ("has", digest of the plan)       True; a host with another plan exits
+                 ("run", folder of the query, batch, task, rows, now)   the rows to send
                  ("end",)
 """
 
@@ -13,43 +13,44 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ottla.engine import hosts
+from ottla.engine import host_process
 from ottla.engine.failures import StreamsError
-from ottla.engine.hosts import HungUp, Last, Line
+from ottla.engine.host_process import FinalAnswer, HostConnection, HostDisconnect
 from ottla.engine.task_host import TaskHost
-from ottla.spark.work import unpickled
+from ottla.spark.chunk_processor import unpickled
 
 TRIES_MAX: Final = 10
 
 
-class HostTrouble(RuntimeError):
-    """Not of the topology: the words say of whom."""
+class HostFault(RuntimeError):
+    """A fault outside the topology, described in the message."""
 
 
-def home_of(name: str, plan: bytes) -> TaskClient:
-    """A home of tasks: `name` says of which, `plan` is a pickled TaskPlan."""
+def connect_to_task_host(name: str, plan: bytes) -> TaskClient:
+    """A connection to the host `name`, started if needed; `plan` is a pickled TaskPlan."""
     digest = hashlib.sha256(plan).hexdigest()
-    keeper = hosts.keeper()
-    address = f"streams-{keeper}-{name}"
+    owner = host_process.owner_pid()
+    address = f"streams-{owner}-{name}"
 
     def serve(ready: int) -> None:
-        hosted = TaskServer(digest, plan)
-        hosts.serve(address, hosted.answer, keeper=keeper, ready=ready)
-        hosted.close()
+        server = TaskServer(digest, plan)
+        host_process.serve(address, server.answer, owner=owner, ready=ready)
+        server.close()
 
     for _ in range(TRIES_MAX):
-        line = hosts.reached(address, hosts.forked(serve))
-        with contextlib.suppress(HungUp):  # it was about to end
+        line = host_process.connect_or_start(address, host_process.fork_host(serve))
+        with contextlib.suppress(HostDisconnect):  # it was about to exit
             if line.ask(("has", digest)):
                 return TaskClient(line)
         line.close()
-    raise HungUp(f"Connection refused: processes for {name} do not stay")
+    raise HostDisconnect(f"Connection refused: the host process {name} keeps exiting")
 
 
 class TaskClient:
-    """A home, from a worker's side. HungUp: it has died; the batch runs again, with another."""
+    """A worker's side of a host. HostDisconnect: the host has died, and Spark reruns the batch with
+    a new one."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: HostConnection) -> None:
         self.line = line
 
     def run(
@@ -67,8 +68,8 @@ class TaskClient:
         self.line.close()
 
     def end(self) -> None:
-        """The process goes, and what it has in its memory."""
-        with contextlib.suppress(HungUp):
+        """Ends the host process, which loses its memory."""
+        with contextlib.suppress(HostDisconnect):
             self.line.ask(("end",))
         self.close()
 
@@ -77,28 +78,28 @@ class TaskClient:
         if kind == "failed":
             raise StreamsError(answer)
         if kind == "broken":
-            raise HostTrouble(answer)
+            raise HostFault(answer)
         return answer
 
 
 class TaskServer:
-    """A home, in its host."""
+    """The host's side."""
 
     def __init__(self, digest: str, plan: bytes) -> None:
         self._digest = digest
         self._plan = plan
-        self._home: TaskHost | None = None
+        self._task_host: TaskHost | None = None
 
-    def answer(self, words: Sequence[Any], line: Line) -> Any:
+    def answer(self, words: Sequence[Any], line: HostConnection) -> Any:
         verb, *arguments = words
         if verb == "has":
-            return arguments == [self._digest] or Last(False)
+            return arguments == [self._digest] or FinalAnswer(False)
         if verb == "end":
-            return Last()
+            return FinalAnswer()
         try:
-            if self._home is None:
-                self._home = TaskHost(unpickled(self._plan))
-            return "done", getattr(self._home, verb)(*arguments)
+            if self._task_host is None:
+                self._task_host = TaskHost(unpickled(self._plan))
+            return "done", getattr(self._task_host, verb)(*arguments)
         except StreamsError as error:
             traceback.print_exc()
             return "failed", str(error)
@@ -107,5 +108,5 @@ class TaskServer:
             return "broken", f"{type(error).__name__}: {error}"
 
     def close(self) -> None:
-        if self._home is not None:
-            self._home.close()
+        if self._task_host is not None:
+            self._task_host.close()

@@ -1,6 +1,7 @@
-"""How one node reads the value that a table has for a key now: from its store, or by computing it.
+"""How a node reads a table's current value for a key: from the table's store, or by computing it.
 
-A table that keeps nothing of its own (a filter of another one) is read through the table above.
+A table without a store (a filter of another one) is read through its parent table. (Kafka:
+KTableValueGetter.)
 """
 
 from __future__ import annotations
@@ -8,24 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.engine.processors import Context, Processor
+from ottla.engine.processors import Processor, ProcessorContext
 from ottla.engine.records import ValueAndTimestamp
 from ottla.engine.stores import TimestampedKeyValueStore
 
 Getter = Callable[[Any], ValueAndTimestamp[Any] | None]
 ValueGetter = Callable[[Any], Any]
+BatchGetter = Callable[[Sequence[Any]], list[Any]]
 
 
-class View:
-    """`stores` must be connected to whoever opens it."""
+class TableView:
+    """`stores` must be connected to the node that opens the view."""
 
     stores: tuple[str, ...]
 
-    def open(self, context: Context) -> Getter:
+    def open(self, context: ProcessorContext) -> Getter:
         raise NotImplementedError
 
-    def open_values(self, context: Context) -> ValueGetter:
-        """The same, for who does not ask when it was."""
+    def open_values(self, context: ProcessorContext) -> ValueGetter:
+        """Like `open`, without timestamps."""
         get = self.open(context)
 
         def value(key: Any) -> Any:
@@ -34,31 +36,42 @@ class View:
 
         return value
 
+    def open_batch(self, context: ProcessorContext) -> BatchGetter:
+        """Like `open_values`, for many keys at once."""
+        value = self.open_values(context)
+        return lambda keys: [value(key) for key in keys]
 
-class StoreView(View):
+
+class StoreView(TableView):
     def __init__(self, store: str) -> None:
         self.stores = (store,)
 
-    def open(self, context: Context) -> Getter:
+    def open(self, context: ProcessorContext) -> Getter:
         get: Getter = context.store(self.stores[0]).get
         return get
 
-    def open_values(self, context: Context) -> ValueGetter:
+    def open_values(self, context: ProcessorContext) -> ValueGetter:
         store = context.store(self.stores[0])
         if not isinstance(store, TimestampedKeyValueStore):
             return super().open_values(context)
         return store.value
 
+    def open_batch(self, context: ProcessorContext) -> BatchGetter:
+        store = context.store(self.stores[0])
+        if not isinstance(store, TimestampedKeyValueStore):
+            return super().open_batch(context)
+        return store.values
 
-class ComputedView(View):
-    """`compute(key, what the parent has)`; what is None there may be something here."""
 
-    def __init__(self, parent: View, compute: Callable[[Any, Any], Any]) -> None:
+class ComputedView(TableView):
+    """Applies `compute(key, parent value)`; it may turn None into a value."""
+
+    def __init__(self, parent: TableView, compute: Callable[[Any, Any], Any]) -> None:
         self.stores = parent.stores
         self._parent = parent
         self._compute = compute
 
-    def open(self, context: Context) -> Getter:
+    def open(self, context: ProcessorContext) -> Getter:
         get, compute = self._parent.open(context), self._compute
 
         def computed(key: Any) -> ValueAndTimestamp[Any] | None:
@@ -72,26 +85,26 @@ class ComputedView(View):
 
 
 class TableOperation:
-    """What makes a table: gives the processors, and says how the table can be read.
+    """The operation that produces a table: supplies its processors and its view.
 
-    Kafka's rule for old values: they are sent only where somebody below asked for them, and a
-    table that has a store, or is made of one that has, can be asked. `force` makes a source table
-    keep one.
+    Kafka's rule for old values: a table sends them only if a node downstream needs them, and it can
+    if it has a store or derives from a table that has one. `force` makes a source table materialize
+    a store.
     """
 
     old_values = False
     parents: Sequence[TableOperation] = ()
-    """The tables that this one is made of."""
+    """The tables that this one derives from."""
     wait_ms: int | None = None
-    """How long after a window's end it changes no more, by stream time; where windows are made."""
+    """For windowed operations: how long after its end a window can change, by stream time."""
 
     def __call__(self) -> Processor[Any, Any]:
         raise NotImplementedError
 
     def enable_old_values(self, *, force: bool) -> bool:
-        """True if old values come from now on."""
+        """True if changes have old values from now on."""
         self.old_values = True
         return True
 
-    def view(self) -> View:
+    def view(self) -> TableView:
         raise NotImplementedError

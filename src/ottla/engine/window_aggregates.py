@@ -1,8 +1,8 @@
-"""Aggregates over tumbling, hopping and unlimited windows, and what sliding ones share with them.
+"""Aggregates over tumbling, hopping and unlimited windows, and the base of sliding ones.
 
-A record changes each of its windows that is still open. A window is closed when the largest
-timestamp that this node has seen lies as far behind its end as the grace says; it takes nothing
-more then. An update carries the largest timestamp of the window's records.
+A record updates each of its windows that is still open. A window closes when the node's observed
+stream time has passed its end by the grace period; then it drops late records. An update has the
+largest timestamp of the window's records.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from ottla.engine.closing import Closing, Waiting
-from ottla.engine.observing import Observed, drop_late, drop_null
-from ottla.engine.processors import Context, Processor
+from ottla.engine.observed_stream_time import ObservedStreamTime, drop_late, drop_null
+from ottla.engine.processors import Processor, ProcessorContext
 from ottla.engine.records import AnyRecord, ValueAndTimestamp, Window, Windowed
 from ottla.engine.stores import StoreSpec, WindowStore
-from ottla.engine.updates import Updates
+from ottla.engine.tuple_forwarder import TimestampedTupleForwarder
+from ottla.engine.window_close_queue import OpenWindow, WindowCloseQueue
 from ottla.engine.windows import TimeWindows, UnlimitedWindows
 
 Found = ValueAndTimestamp[Any]
-_windowed: Final = partial(tuple.__new__, Windowed)  # its own constructor is a call of Python's
+_windowed: Final = partial(tuple.__new__, Windowed)  # avoids the NamedTuple's Python constructor
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregation:
-    """What is done in each window. `final`: forward only results of closed windows.
+class WindowAggregation:
+    """The aggregation of each window. `final`: forward only results of closed windows.
 
-    `stored_first`: as in Kafka a record is stored before it closes windows, so that those are lost
-    that leave the store with it, when time leaps by more than the retention (see closing.py).
+    `stored_first`: like Kafka, store a record before it closes windows. That loses the windows that
+    the record expires when time jumps by more than the retention (window_close_queue.py).
     """
 
     store: StoreSpec
@@ -42,11 +42,11 @@ class Aggregation:
     stored_first: bool = False
 
 
-class FixedWindowAggregate(Processor[Any, Any]):
-    """Windows of one length, which is from the start to the last moment that belongs to them."""
+class FixedSizeWindowAggregate(Processor[Any, Any]):
+    """The base for windows of one length, from their start to their last millisecond."""
 
     def __init__(
-        self, aggregation: Aggregation, *, length_ms: int, grace_ms: int, old_values: bool
+        self, aggregation: WindowAggregation, *, length_ms: int, grace_ms: int, old_values: bool
     ) -> None:
         self._aggregation = aggregation
         self._length_ms = length_ms
@@ -57,33 +57,37 @@ class FixedWindowAggregate(Processor[Any, Any]):
         self._initializer = aggregation.initializer
         self._aggregator = aggregation.aggregator
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         spec = self._aggregation.store
         self.store: WindowStore[Any, Found] = context.store(spec.name)
         self._read_key = self.store.spec.key.deserialize
-        self._observed = Observed(context)
+        self._observed = ObservedStreamTime(context)
         cached = spec.cached and not self._final
-        self._updates = Updates(context, cached=cached, old_values=self._old_values)
+        self._updates = TimestampedTupleForwarder(
+            context, cached=cached, old_values=self._old_values
+        )
         if self._updates.cached:
             self.store.show_expired()
         if self._final:
-            self._closing = Closing(self._walk, self._observed.told_ms - self._length_ms)
+            self._closing = WindowCloseQueue(
+                self._walk, self._observed.emitted_ms - self._length_ms
+            )
 
     def close_time(self, record: AnyRecord) -> int:
-        """Windows whose last moment lies before it are closed. Tells of those that are so now."""
+        """Windows that end before this time are closed. Emits those that have just closed."""
         close_ms = self._observed.at(record.timestamp) - self._grace_ms
         if self._final and not self._stored_first:
-            self.tell_closed(record, close_ms)
+            self.emit_closed(record, close_ms)
         return close_ms
 
-    def tell_closed(self, record: AnyRecord, close_ms: int) -> None:
-        if close_ms > self._observed.told_ms:
+    def emit_closed(self, record: AnyRecord, close_ms: int) -> None:
+        if close_ms > self._observed.emitted_ms:
             for start, end, data in self._closing.before(close_ms - self._length_ms):
-                self._tell_final(
+                self._emit_final(
                     Windowed(self._read_key(self.store.topic, data), Window(start, end)), record
                 )
-            self._observed.told_ms = close_ms
+            self._observed.emitted_ms = close_ms
 
     def update(
         self,
@@ -93,7 +97,7 @@ class FixedWindowAggregate(Processor[Any, Any]):
         cell: bytes,
         before: tuple[Any, int] | None,
     ) -> None:
-        """`key` are its bytes, `cell` the window's; `before` is what it has without the record."""
+        """`key` is serialized, `cell` the window's; `before` is its aggregate so far."""
         timestamp = record.timestamp
         if before is None:
             aggregate, old = self._initializer(), None
@@ -126,22 +130,22 @@ class FixedWindowAggregate(Processor[Any, Any]):
     def drop_late(self, record: AnyRecord, window: Window, close_ms: int) -> None:
         drop_late(self.context, record.timestamp, window, close_ms)
 
-    def _tell_final(self, windowed: Windowed[Any], record: AnyRecord) -> None:
+    def _emit_final(self, windowed: Windowed[Any], record: AnyRecord) -> None:
         found = self.store.get(windowed.key, windowed.window.start)
         if found is not None:
             self._updates.forward(windowed, found.value, None, found.timestamp, record.headers)
 
-    def _walk(self) -> Iterator[Waiting]:
+    def _walk(self) -> Iterator[OpenWindow]:
         for windowed, _ in self.store.all():
             start, end = windowed.window
             yield start, end, self.store.key_bytes(windowed.key)
 
 
-class WindowAggregate(FixedWindowAggregate):
+class KStreamWindowAggregate(FixedSizeWindowAggregate):
     def __init__(
         self,
         windows: TimeWindows | UnlimitedWindows,
-        aggregation: Aggregation,
+        aggregation: WindowAggregation,
         *,
         old_values: bool,
     ) -> None:
@@ -168,11 +172,11 @@ class WindowAggregate(FixedWindowAggregate):
             else:
                 self.drop_late(record, window, close_ms)
         if self._stored_first:
-            self.tell_closed(record, close_ms)
+            self.emit_closed(record, close_ms)
 
 
 def _remembering(windows: TimeWindows | UnlimitedWindows) -> Callable[[int], list[Window]]:
-    """Most records fall into the window of the one before, where windows do not overlap."""
+    """Caches the last window: without overlap, most records fall into their predecessor's."""
     if isinstance(windows, UnlimitedWindows) or windows.advance_ms != windows.size_ms:
         return windows.windows_for
     find, size_ms, last = windows.windows_for, windows.size_ms, [Window(-1, -1)]

@@ -1,21 +1,21 @@
-"""Windowed aggregates as operations of tables: which processor, which view, when windows close."""
+"""Windowed aggregates as table operations: their processor, their view and when windows close."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ottla.engine.processors import Context, Processor
+from ottla.engine.processors import Processor, ProcessorContext
 from ottla.engine.records import ValueAndTimestamp, Windowed
-from ottla.engine.session_aggregates import SessionAggregate
-from ottla.engine.sliding_aggregates import SlidingAggregate
+from ottla.engine.session_aggregates import KStreamSessionWindowAggregate
+from ottla.engine.sliding_aggregates import KStreamSlidingWindowAggregate
 from ottla.engine.stores import SessionStore, WindowStore
-from ottla.engine.views import Getter, TableOperation, View
-from ottla.engine.window_aggregates import Aggregation, WindowAggregate
+from ottla.engine.views import Getter, TableOperation, TableView
+from ottla.engine.window_aggregates import KStreamWindowAggregate, WindowAggregation
 from ottla.engine.windows import AggregateWindows, SessionWindows, SlidingWindows
 
 
-class WindowedAggregate(TableOperation):
-    def __init__(self, windows: AggregateWindows, aggregation: Aggregation) -> None:
+class WindowAggregateOperation(TableOperation):
+    def __init__(self, windows: AggregateWindows, aggregation: WindowAggregation) -> None:
         self.windows = windows
         self.aggregation = aggregation
         self.wait_ms = windows.grace_ms
@@ -25,30 +25,30 @@ class WindowedAggregate(TableOperation):
     def __call__(self) -> Processor[Any, Any]:
         windows, aggregation, old_values = self.windows, self.aggregation, self.old_values
         if isinstance(windows, SessionWindows):
-            return SessionAggregate(windows, aggregation, old_values=old_values)
+            return KStreamSessionWindowAggregate(windows, aggregation, old_values=old_values)
         if isinstance(windows, SlidingWindows):
-            return SlidingAggregate(windows, aggregation, old_values=old_values)
-        return WindowAggregate(windows, aggregation, old_values=old_values)
+            return KStreamSlidingWindowAggregate(windows, aggregation, old_values=old_values)
+        return KStreamWindowAggregate(windows, aggregation, old_values=old_values)
 
-    def view(self) -> View:
+    def view(self) -> TableView:
         name = self.aggregation.store.name
         return SessionView(name) if isinstance(self.windows, SessionWindows) else WindowView(name)
 
 
-class WindowView(View):
+class WindowView(TableView):
     def __init__(self, store: str) -> None:
         self.stores = (store,)
 
-    def open(self, context: Context) -> Getter:
+    def open(self, context: ProcessorContext) -> Getter:
         store: WindowStore[Any, ValueAndTimestamp[Any]] = context.store(self.stores[0])
         return lambda windowed: store.get(windowed.key, windowed.window.start)
 
 
-class SessionView(View):
+class SessionView(TableView):
     def __init__(self, store: str) -> None:
         self.stores = (store,)
 
-    def open(self, context: Context) -> Getter:
+    def open(self, context: ProcessorContext) -> Getter:
         store: SessionStore[Any, Any] = context.store(self.stores[0])
 
         def get(session: Windowed[Any]) -> ValueAndTimestamp[Any] | None:

@@ -1,13 +1,13 @@
 """Windows: which of them a record falls into, and how long each stays open.
 
-    tumbling(minutes=1)                              one after the other, no overlap
-    hopping(minutes=5, advance=timedelta(minutes=1)) of one size, a new one at every advance
-    sliding(seconds=10)                              any two records no further apart than this
-    session(minutes=30)                              as long as no gap is this wide
+    tumbling(minutes=1)                              fixed size, without gaps or overlap
+    hopping(minutes=5, advance=timedelta(minutes=1)) fixed size, a new one at every advance
+    sliding(seconds=10)                              records at most this far apart
+    session(minutes=30)                              records without a gap of this length
     within(minutes=5)                                for joins of two streams
 
-`grace` is how long after its end a window still takes late records, by stream time; none by
-default. A span is a timedelta, or milliseconds as a number; or it is told in words (`minutes=1`).
+`grace` is how long after its end a window accepts late records, by stream time; zero by default. A
+span is a timedelta, a number of milliseconds, or keyword units (`minutes=1`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOREVER_MS = (1 << 63) - 1
 
 
 class Units(TypedDict, total=False):
-    """A span in words."""
+    """A span in keyword units."""
 
     days: float
     hours: float
@@ -36,7 +36,7 @@ class Units(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
-    """Windows of one size, aligned to the epoch: start included, end not."""
+    """Windows of one size, aligned to the epoch: the start is inclusive, the end exclusive."""
 
     size_ms: int
     advance_ms: int
@@ -58,7 +58,7 @@ class TimeWindows:
         return self.size_ms + self.grace_ms
 
     def windows_for(self, timestamp: int) -> list[Window]:
-        """Every window that holds this moment, earliest first."""
+        """Every window that contains this timestamp, earliest first."""
         if self.advance_ms == self.size_ms:
             start = timestamp - timestamp % self.size_ms
             return [Window(start, start + self.size_ms)]
@@ -72,7 +72,7 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows:
-    """One window, from a start on, that never ends."""
+    """One window with a start and no end."""
 
     start_ms: int
 
@@ -98,7 +98,7 @@ class UnlimitedWindows:
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindows:
-    """Windows that records open: one that ends at each record, one that starts just after it."""
+    """Windows defined by records: one ends at each record, one starts just after it."""
 
     difference_ms: int
     grace_ms: int
@@ -110,13 +110,13 @@ class SlidingWindows:
 
     @property
     def retention_ms(self) -> int:
-        """A late record asks for windows that began two differences before it."""
+        """A late record reads windows that started two differences before it."""
         return 2 * self.difference_ms + self.grace_ms
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
-    """Windows that grow with their records, and merge when a record closes the gap."""
+    """Windows that grow with their records and merge when a record closes the gap."""
 
     gap_ms: int
     grace_ms: int
@@ -133,7 +133,7 @@ class SessionWindows:
 
 @dataclass(frozen=True, slots=True)
 class JoinWindows:
-    """A record of the other stream joins if it is at most so much earlier or later than ours."""
+    """The other stream's record may be at most this much earlier or later than this stream's."""
 
     before_ms: int
     after_ms: int
@@ -187,7 +187,7 @@ def within(
     grace: Span = 0,
     **units: Unpack[Units],
 ) -> JoinWindows:
-    """Both ways as far as `difference`, unless `before` or `after` say another thing."""
+    """`difference` holds in both directions unless `before` or `after` override it."""
     both_ms = milliseconds(difference, units)
     return JoinWindows(
         before_ms=both_ms if before is None else milliseconds(before),
@@ -197,10 +197,10 @@ def within(
 
 
 def milliseconds(span: Span, units: Units | None = None) -> int:
-    told = span if isinstance(span, timedelta) else timedelta(milliseconds=span)
+    total = span if isinstance(span, timedelta) else timedelta(milliseconds=span)
     if units:
-        told += timedelta(**units)
-    return told // timedelta(milliseconds=1)
+        total += timedelta(**units)
+    return total // timedelta(milliseconds=1)
 
 
 def _check_grace(grace_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The door to Kerberos: MIT's libgssapi_krb5 (RFC 2744), which Debian calls libgssapi-krb5-2.
+"""Kerberos by MIT's libgssapi_krb5 (RFC 2744), which Debian calls libgssapi-krb5-2.
 
     library = gss_library()                                   ImportError if it is not installed
     service = library.acceptor("kafka/host@REALM", keytab)    a service's own key
@@ -8,7 +8,7 @@
 Only what SASL needs is declared. Every object that the library makes is released by its owner, and
 the library reads and writes only memory that it has allocated itself or that lives through a call.
 `step` of a user's context asks the KDC over the network; a service's context reads its keytab and
-writes the replay cache, and asks nobody.
+writes the replay cache, and asks no other process.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
 
 @functools.cache
 def gss_library() -> GssLibrary:
-    """ImportError if this machine has none."""
+    """ImportError if the library is not installed."""
     try:
         return GssLibrary(ctypes.CDLL(SONAME))
     except (OSError, AttributeError) as error:
@@ -100,7 +100,7 @@ def gss_library() -> GssLibrary:
 
 
 class GssLibrary:
-    """The library's functions, without their first part (gss_) and their minor status."""
+    """The library's functions, called without their prefix (gss_) and their minor status."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._functions = {name: getattr(library, f"gss_{name}") for name in _FUNCTIONS}
@@ -109,19 +109,19 @@ class GssLibrary:
             self._functions[name].restype = c_uint32
 
     def acceptor(self, principal: str, keytab: str) -> GssCredential:
-        """A service's key. GssFailure if the keytab has none for it."""
+        """A service's key. GssFailure if the keytab has no key for it."""
         name = self._name(principal, PRINCIPAL_NAME)
         return self._credential(name, ACCEPT, {"keytab": keytab})
 
     def initiator(self, *, principal: str = "", keytab: str = "", cache: str = "") -> GssCredential:
-        """A user's ticket: from a keytab it is fetched when it is needed, and again before its
-        end; without one it is what `cache` holds. GssFailure if there is neither."""
-        places = {"client_keytab": keytab, "ccache": cache}
+        """A user's ticket: with a keytab it is fetched when needed and renewed before it expires;
+        without one it comes from `cache`. GssFailure if there is neither."""
+        paths = {"client_keytab": keytab, "ccache": cache}
         name = self._name(principal, PRINCIPAL_NAME) if principal else None
-        return self._credential(name, INITIATE, {key: at for key, at in places.items() if at})
+        return self._credential(name, INITIATE, {key: at for key, at in paths.items() if at})
 
     def full_name(self, principal: str) -> str:
-        """With the realm of this machine where the name has none."""
+        """`principal` with this machine's realm if it has none."""
         given, found = self._name(principal, PRINCIPAL_NAME), GssHandle(self, "release_name")
         self.call("canonicalize_name", given.value, byref(KRB5), byref(found.value))
         return self.shown(found)
@@ -131,7 +131,7 @@ class GssLibrary:
         return self._name(text, HOSTBASED_SERVICE)
 
     def call(self, name: str, *arguments: Any) -> int:
-        """The major status. GssFailure has the library's words for an error."""
+        """Call a function and return its major status; GssFailure with the library's message."""
         minor = c_uint32()
         major = int(self._functions[name](byref(minor), *arguments))
         if major & ERRORS:
@@ -139,7 +139,7 @@ class GssLibrary:
         return major
 
     def taken(self, buffer: _Buffer) -> bytes:
-        """The bytes of a buffer that the library has filled, which is released."""
+        """The bytes of a buffer that the library has filled; releases the buffer."""
         try:
             return ctypes.string_at(buffer.value, buffer.length) if buffer.value else b""
         finally:
@@ -159,14 +159,14 @@ class GssLibrary:
         return found
 
     def _credential(
-        self, name: GssHandle | None, usage: int, places: Mapping[str, str]
+        self, name: GssHandle | None, usage: int, paths: Mapping[str, str]
     ) -> GssCredential:
         found = GssHandle(self, "release_cred")
-        pairs = (_KeyValue * len(places))(
-            *(_KeyValue(key.encode(), place.encode()) for key, place in places.items())
+        pairs = (_KeyValue * len(paths))(
+            *(_KeyValue(key.encode(), path.encode()) for key, path in paths.items())
         )
-        store = _KeyValues(len(places), pairs)
-        # Kerberos only: SPNEGO would let the peer choose among everything that is installed.
+        store = _KeyValues(len(paths), pairs)
+        # Kerberos only: SPNEGO would let the peer choose among all installed mechanisms.
         only = _OidSet(1, ctypes.pointer(KRB5))
         self.call(
             "acquire_cred_from",
@@ -176,10 +176,10 @@ class GssLibrary:
         return GssCredential(self, found)
 
     def _words(self, major: int, minor: int) -> str:
-        """What an operator can read. It may quote the peer, so nothing in it moves a cursor."""
+        """The message for operators. It may quote the peer, so control characters are replaced."""
         said = self._sentences(minor, MECHANISM_CODE) or self._sentences(major, GSS_CODE)
         text = ": ".join(said)
-        return "".join(each if each.isprintable() else "?" for each in text)
+        return "".join(letter if letter.isprintable() else "?" for letter in text)
 
     def _sentences(self, status: int, kind: int) -> list[str]:
         more, said = c_uint32(), []
@@ -196,7 +196,7 @@ class GssLibrary:
 
 
 class GssHandle:
-    """Something of the library's, released with its owner."""
+    """A resource of the library, released with its owner."""
 
     def __init__(self, library: GssLibrary, release: str, *arguments: Any) -> None:
         self.value = c_void_p()
@@ -220,7 +220,7 @@ class GssCredential:
         return LibraryContext(self._library, self._handle, None)
 
     def initiate(self, service: str) -> LibraryContext:
-        """Towards `kafka@host`."""
+        """A context as the client of `service`, such as `kafka@host`."""
         return LibraryContext(self._library, self._handle, self._library.service_name(service))
 
 

@@ -1,9 +1,9 @@
-"""TLS handshakes under way on accepted sockets: none waits for another, and each has a deadline.
+"""TLS handshakes on accepted sockets: none waits for another, and each has a deadline.
 
-A handshake is the dearest thing that a stranger can have for nothing. So there are at most
-HANDSHAKES_MAX of them (the oldest makes room: it is the likeliest to be a dead one), only a few
-take a step before the other connections have their turn, and who takes longer than HANDSHAKE_S_MAX
-is cut off.
+A handshake is the most expensive thing that a stranger gets for free. So there are at most
+HANDSHAKES_MAX at a time (the oldest makes room, because it is the likeliest to be dead), only a few
+take a step before other connections get their turn, and one that takes longer than
+HANDSHAKE_LIMIT_S is closed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ottla.net.flow import HANDSHAKE_S_MAX, HANDSHAKES_MAX, HANDSHAKES_PER_TURN
+from ottla.net.limits import HANDSHAKE_LIMIT_S, HANDSHAKES_MAX, HANDSHAKES_PER_TURN
 from ottla.net.tls_stream import TlsStream
 
 Finished = Callable[[TlsStream | None, str], None]
 """Called once, with the connection or with the reason why there is none."""
 
-HUNG_UP: Final = ""  # the client did; that is no failure
+HUNG_UP: Final = ""  # the client disconnected, which is not a failure
 
 
 class Handshakes:
-    """`begin` takes a socket, and gives it back as a TlsStream."""
+    """`begin` takes a socket and passes it on as a TlsStream when the handshake is done."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, limit_s: float = HANDSHAKE_S_MAX
+        self, loop: asyncio.AbstractEventLoop, *, limit_s: float = HANDSHAKE_LIMIT_S
     ) -> None:
         self._loop = loop
         self._limit_s = limit_s
@@ -64,13 +64,13 @@ class Handshakes:
             for _ in range(min(HANDSHAKES_PER_TURN, len(self._ready))):
                 self._ready.popleft().step()
         finally:
-            # Whatever one handshake does, the others go on: only this turn schedules the next.
+            # Even if one handshake raises: only this turn schedules the next one.
             if self._ready:
                 self._loop.call_soon(self._turn)
 
 
 class _Handshake:
-    """One of them."""
+    """One handshake."""
 
     __slots__ = ("_finished", "_loop", "_ready", "_socket", "_waiting", "deadline", "forget")
 
@@ -85,7 +85,7 @@ class _Handshake:
         self._socket = sock
         self._ready = ready
         self._finished: Finished | None = finished
-        self._waiting: Callable[[int], object] | None = None  # takes the socket off the loop again
+        self._waiting: Callable[[int], object] | None = None  # removes the socket from the loop
         self.deadline: asyncio.TimerHandle | None = None
         self.forget: Callable[[], object] | None = None
 

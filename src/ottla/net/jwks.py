@@ -1,8 +1,8 @@
-"""The keys of an identity provider (JWKS), from its address or from a file, kept up to date.
+"""The keys of an identity provider (JWKS), from its URL or from a file, kept up to date.
 
-They are fetched on a thread of their own. What was fetched last stays when the provider can't be
-reached; until the first time nobody is let in. A token with a key that is not known makes us look
-again, not more often than every few seconds: anybody can send such tokens.
+A helper thread fetches them. If the provider can't be reached, the last keys stay in use; before
+the first fetch no token is accepted. A token that names an unknown key triggers a fetch, but at
+most one in LOOK_AGAIN_MS, because anybody can send such tokens.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class JwksKeys:
     """A VerificationKeys (see auth/jwt_validator.py)."""
 
     def __init__(self, url: str, *, refresh_ms: int, retry_ms: int, retry_ms_max: int) -> None:
-        """ValueError for an address that keys should not come from."""
+        """ValueError for a URL that keys must not come from."""
         check_url(url)
         self._url = url
         self._refresh_ms = refresh_ms
@@ -50,7 +50,7 @@ class JwksKeys:
         return found
 
     def refresh(self, now_ms: int) -> None:
-        """Fetch them, if it is time to."""
+        """Fetch the keys if they are due."""
         if now_ms >= self._due_ms:
             self._begin(now_ms)
 
@@ -59,7 +59,7 @@ class JwksKeys:
         return self._fetching is not None and not self._fetching.done()
 
     async def settled(self) -> None:
-        """When the fetch that is under way has ended."""
+        """Wait for the fetch under way, if any."""
         if self._fetching is not None:
             await self._fetching
 
@@ -72,7 +72,7 @@ class JwksKeys:
         try:
             self._keys = await asyncio.to_thread(_read, self._url)
         except (OSError, ValueError) as error:
-            log.error("Keys of %s can't be read: %s", self._url, error)
+            log.error("Failed to read keys from %s: %s", self._url, error)
             self._due_ms = now_ms + self._wait_ms
             self._wait_ms = min(2 * self._wait_ms, self._retry_ms_max)
             return
@@ -83,7 +83,7 @@ class JwksKeys:
 
 
 def check_url(url: str) -> None:
-    """Over TLS, or from a file of ours: who can change keys on the way can be anybody."""
+    """Keys must come over TLS or from a local file: changed on the way, they let anybody in."""
     parts = urlsplit(url)
     if parts.scheme == "file" and not parts.netloc and parts.path:
         return
@@ -95,14 +95,14 @@ def check_url(url: str) -> None:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect could lead to addresses that nobody configured (CVE-2025-27817)."""
+    """A redirect could lead to a URL that nobody configured (CVE-2025-27817)."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 def _read(url: str) -> dict[str | None, VerificationKey]:
-    """On a helper thread. OSError or ValueError if there is no document of keys."""
+    """On a helper thread. OSError or ValueError if there is no key set."""
     opener = urllib.request.build_opener(_NoRedirects)
     with opener.open(url, timeout=FETCH_S_MAX) as response:
         text = response.read(DOCUMENT_BYTES_MAX + 1)
@@ -112,7 +112,7 @@ def _read(url: str) -> dict[str | None, VerificationKey]:
 
 
 def parse_jwks(document: Any) -> dict[str | None, VerificationKey]:
-    """Keys by their ids. Secrets (oct), and what is not for signatures, are left out."""
+    """Keys by their ids, without secrets (oct) and keys that are not for signatures."""
     import jwt
 
     found: dict[str | None, VerificationKey] = {}
@@ -120,16 +120,16 @@ def parse_jwks(document: Any) -> dict[str | None, VerificationKey]:
     if not isinstance(listed, list) or len(listed) > KEYS_MAX:
         raise ValueError("not a JSON web key set")
     load: Callable[[dict[str, Any]], Any] = jwt.PyJWK.from_dict
-    for each in listed:
-        if not isinstance(each, dict) or each.get("kty") not in KEY_TYPES.values():
+    for entry in listed:
+        if not isinstance(entry, dict) or entry.get("kty") not in KEY_TYPES.values():
             continue
-        if each.get("use", "sig") != "sig":
+        if entry.get("use", "sig") != "sig":
             continue
         try:
-            key = load(each).key
+            key = load(entry).key
         except jwt.PyJWTError as error:
-            log.warning("A key of the provider is left out: %s", error)
+            log.warning("Ignoring a key of the provider: %s", error)
             continue
-        algorithm = each.get("alg")
-        found[each.get("kid")] = VerificationKey(each["kty"], algorithm, key)
+        algorithm = entry.get("alg")
+        found[entry.get("kid")] = VerificationKey(entry["kty"], algorithm, key)
     return found

@@ -1,4 +1,4 @@
-"""Tickets for services, from a keytab or a cache: what a client's login by GSSAPI begins with."""
+"""Service tickets from a keytab or a ticket cache, for a client's login by GSSAPI."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from ottla.net.gss_library import gss_library
 
 
 class KerberosTickets:
-    """One user's. Any thread may ask."""
+    """The tickets of one user; any thread may ask."""
 
     def __init__(self, login: KerberosLogin) -> None:
         """ImportError if this machine has no Kerberos."""
         self._library = gss_library()
         self._login = login
-        # With a keytab the library fetches a ticket when half of the old one's time is over; the
-        # memory of this process keeps it, so that no other user's cache is touched.
+        # With a keytab the library renews the ticket halfway through its lifetime. The cache is in
+        # this process's memory, so that nobody else's cache is touched.
         memory = f"MEMORY:ottla {login.principal} {login.keytab}"
         self._cache = memory if login.keytab else login.cache
 
     def begin(self, host: str) -> GssStart:
-        """It asks the KDC and may wait for it: not on an event loop."""
+        """Asks the KDC, and may wait for it: not on an event loop."""
         login = self._login
         try:
             credential = self._library.initiator(

@@ -1,6 +1,6 @@
-"""Keys and certificates as operators keep them: PEM files, PEM text, PKCS12; as PEM text.
+"""Keys and certificates from PEM files, PEM text in the configuration, or PKCS12; all become PEM.
 
-JKS is Java's own format: it is refused, with the commands that make PEM of it.
+JKS, Java's own format, is refused with the commands that convert it to PEM.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CERTIFICATE: Final = re.compile(
 
 @dataclass(slots=True, frozen=True)
 class KeyPair:
-    """A private key and its certificates, the own one first. PEM."""
+    """A private key and its certificate chain, the leaf first. PEM."""
 
     key: str
     chain: str
@@ -36,7 +36,7 @@ class KeyPair:
 
 
 def read_keystore(store: StoreSettings) -> KeyPair | None:
-    """None where none is configured; ConfigError says what is wrong with it."""
+    """None if no keystore is configured; ConfigError says what is wrong with it."""
     if store.key or store.certificates:
         return _inline(store)
     data = _read(store)
@@ -51,7 +51,7 @@ def read_keystore(store: StoreSettings) -> KeyPair | None:
 
 
 def read_truststore(store: StoreSettings) -> str | None:
-    """The trusted certificates as PEM text; None where none is configured."""
+    """The trusted certificates as PEM text; None if no truststore is configured."""
     if store.certificates:
         _check_inline(store)
         return _certificates(store.certificates, store, "certificates")
@@ -64,7 +64,7 @@ def read_truststore(store: StoreSettings) -> str | None:
 
 
 def _inline(store: StoreSettings) -> KeyPair:
-    """KIP-651."""
+    """PEM text in the configuration (KIP-651)."""
     _check_inline(store)
     if not store.key or not store.certificates:
         names = "ssl.keystore.key and ssl.keystore.certificate.chain"
@@ -82,7 +82,7 @@ def _check_inline(store: StoreSettings) -> None:
 
 
 def _key_pair(key_text: str, chain_text: str, store: StoreSettings, where: str) -> KeyPair:
-    """PEM text often has one line in a properties file, with blanks for line ends."""
+    """In a properties file PEM text is often one line, with blanks in place of line ends."""
     key = _KEY.search(_lines(key_text))
     chain = _CERTIFICATE.findall(_lines(chain_text))
     if key is None or not chain:
@@ -99,7 +99,7 @@ def _certificates(text: str, store: StoreSettings, name: str) -> str:
 
 
 def _lines(text: str) -> str:
-    """OpenSSL wants line ends around the base64, and at most 76 characters between them."""
+    """OpenSSL needs line ends around the base64, and lines of at most 76 characters."""
 
     def broken(match: re.Match[str]) -> str:
         body = "\n".join(match["body"].split())
@@ -126,14 +126,14 @@ def _read(store: StoreSettings) -> bytes | None:
 
 
 def _kind(store: StoreSettings, data: bytes) -> str:
-    """PEM or PKCS12. A type that nobody has set is found out from the file."""
+    """PEM or PKCS12, by the contents of the file if no type is set."""
     kind = (store.type or "").upper()
     if data.startswith(JKS_MAGIC) or (kind == "JKS" and PEM_START not in data):
         path = store.location
         raise _wrong(
             store,
             "location",
-            "JKS is not read here; this makes PEM of it:"
+            "JKS is not supported; this converts it to PEM:"
             f" keytool -importkeystore -srckeystore {path} -destkeystore {path}.p12"
             f" -deststoretype PKCS12 && openssl pkcs12 -in {path}.p12 -out {path}.pem;"
             f" then ssl.{store.kind}.type=PEM",
@@ -154,18 +154,18 @@ def _keystore_of_pkcs12(store: StoreSettings, data: bytes) -> KeyPair:
     text = key.private_bytes(
         encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    chain = [each.public_bytes(encoding).decode() for each in (own, *others)]
+    chain = [certificate.public_bytes(encoding).decode() for certificate in (own, *others)]
     return KeyPair(text.decode(), "".join(chain), None)
 
 
 def _truststore_of_pkcs12(store: StoreSettings, data: bytes) -> str:
     pkcs12, serialization = _cryptography(store)
     _, own, others = _opened(pkcs12.load_key_and_certificates, store, data)
-    found = [each for each in (own, *others) if each is not None]
+    found = [certificate for certificate in (own, *others) if certificate is not None]
     if not found:
         raise _wrong(store, "location", "there is no certificate in it")
     encoding = serialization.Encoding.PEM
-    return "".join(each.public_bytes(encoding).decode() for each in found)
+    return "".join(certificate.public_bytes(encoding).decode() for certificate in found)
 
 
 def _opened(load, store: StoreSettings, data: bytes):  # type: ignore[no-untyped-def]
@@ -186,14 +186,14 @@ def _cryptography(store: StoreSettings):  # type: ignore[no-untyped-def]
         raise _wrong(
             store,
             "type",
-            f"PKCS12 needs cryptography: {install_command('security')}; or make PEM of it:"
+            f"PKCS12 needs cryptography: {install_command('security')}; or convert it to PEM:"
             f" openssl pkcs12 -in {path} -out {path}.pem",
         ) from None
     return pkcs12, serialization
 
 
 def _wrong(store: StoreSettings, name: str, reason: str) -> ConfigError:
-    """Passwords and keys are not shown."""
+    """An error that never shows passwords and keys."""
     shown = store.location if name == "location" else store.type if name == "type" else None
     full = f"ssl.{store.kind}.{name}"
     return ConfigError([(full, shown, reason)])

@@ -1,13 +1,13 @@
-"""One listener's certificates while the broker runs: they are exchanged, connections live on.
+"""One listener's certificates, which can be replaced while the broker runs and connections live on.
 
-A new certificate counts for new connections (KIP-226). It comes by a change of the configuration or
-of the files; either way it is tried first, and what was there stays if it does not pass:
+A new certificate applies to new connections (KIP-226). It comes by a change of the configuration or
+of the files. Either way it is validated first, and the old one stays if it is refused:
 
-- a keystore or truststore can't appear or vanish on a listener that exists;
-- the subject stays the same, and no alternative name is lost, unless the configuration allows it
-  (KIP-978): a copy of another service's certificate is a common accident;
-- between brokers the old and the new one must get on with each other, for brokers exchange theirs
-  one after the other.
+- a keystore or truststore can't be added to or removed from an existing listener;
+- the subject must stay the same, and no alternative name may be lost, unless the configuration
+  allows it (KIP-978): deploying another service's certificate is a common accident;
+- between brokers the old and the new one must trust each other, because brokers replace theirs one
+  after the other.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ottla.config import ConfigError, TlsSettings
 from ottla.net.tls import TlsIdentity, try_handshake
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
-"""What tells one version of the files from another: time, size and number of each."""
+"""Tells one version of the files from another: modification time, size and inode of each."""
 
 log = logging.getLogger("ottla.net")
 
 
 class ListenerTls:
-    """`context` is for the next connection that is accepted, `client_context` for our own."""
+    """`context` is for accepted connections, `client_context` for those to other brokers."""
 
     def __init__(self, settings: TlsSettings, *, inter_broker: bool = False) -> None:
         """ConfigError says why these settings can't serve."""
@@ -39,7 +39,7 @@ class ListenerTls:
         return self._identity.settings
 
     def check(self, settings: TlsSettings) -> TlsIdentity:
-        """What these settings lead to; ConfigError if it can't replace what is there."""
+        """The identity by these settings; ConfigError if it can't replace the present one."""
         found = TlsIdentity(settings)
         self._check_stores(found)
         self._check_names(found)
@@ -55,7 +55,7 @@ class ListenerTls:
         return found
 
     def reconfigure(self, settings: TlsSettings) -> None:
-        """Serve new connections by these settings, also where only a file's contents changed."""
+        """Use these settings for new connections, also if only the files have changed."""
         stamp = _stamp(settings)
         if settings == self.settings and stamp == self._stamp:
             return
@@ -64,16 +64,16 @@ class ListenerTls:
         log.info("Listener %s uses new TLS certificates or settings", settings.listener)
 
     def refresh(self) -> None:
-        """Look at the files: whoever renews certificates replaces them in place."""
+        """Reload the files if they have changed: tools that renew certificates replace them."""
         stamp = _stamp(self.settings)
         if stamp == self._stamp:
             return
         try:
             self.reconfigure(self.settings)
         except (ConfigError, OSError, ValueError) as error:
-            self._stamp = stamp  # said once; the next change is the next try
+            self._stamp = stamp  # logged once; the next change is the next try
             log.error(
-                "Listener %s keeps its certificates, the changed files can't be used: %s",
+                "Listener %s keeps its certificates because the changed files can't be used: %s",
                 self.settings.listener,
                 error,
             )

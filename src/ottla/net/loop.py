@@ -18,6 +18,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on the loop of our choice."""
+    """`asyncio.run` on the loop of `new_event_loop`."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)

@@ -1,7 +1,7 @@
-"""Pages over HTTP, each made anew when it is asked for: for machines that look now and then.
+"""Pages over HTTP, made for each request, for monitoring that asks now and then.
 
-GET and HEAD, HTTP/1.0 and 1.1, one request to a connection. Whoever is slow to ask, or asks at
-length, is hung up on; beyond CONNECTIONS_MAX others are told to come again.
+GET and HEAD, HTTP/1.0 and 1.1, one request per connection. A client whose request is slow or long
+is disconnected; beyond CONNECTIONS_MAX connections others get 503.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MakePage = Callable[[], Awaitable[Page]]
 
 
 class PageServer:
-    """Serves `pages` (path -> how to make it) on the running loop."""
+    """Serves `pages`, a function per path, on the running loop."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PageServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; an empty host is every interface. Returns the port (of use when it was 0)."""
+        """Listen; an empty host means all interfaces. Returns the port that was bound."""
         sock = _listen(host, port)
         try:
             self._server = await asyncio.start_server(
@@ -76,12 +76,12 @@ class PageServer:
         try:
             await self._answer(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # it left, or did not say in time what it wants
+            pass  # the client disconnected, or sent no request in time
         except Exception:
-            log.exception("a page could not be made")
+            log.exception("Failed to serve a page")
         finally:
             self._tasks.discard(task)
-            writer.transport.abort()  # what was drained is with the kernel, and still goes out
+            writer.transport.abort()  # the kernel has the response, and still sends it
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(self._request_timeout_s):
@@ -92,23 +92,23 @@ class PageServer:
             if with_body:
                 writer.write(page.body)
             writer.write_eof()
-            await reader.read(1)  # until the other end closes, too: so it has all of it
+            await reader.read(1)  # until the client closes too, which then has all of it
 
     async def _find(self, head: bytes) -> tuple[HTTPStatus, Page, bool]:
         method, target = _request_line(head)
         if method not in ("GET", "HEAD"):
-            return HTTPStatus.METHOD_NOT_ALLOWED, _said("GET is all that is served\n"), True
+            return HTTPStatus.METHOD_NOT_ALLOWED, _said("only GET and HEAD are served\n"), True
         if len(self._tasks) > self._connections_max:
-            return HTTPStatus.SERVICE_UNAVAILABLE, _said("too many at once\n"), True
+            return HTTPStatus.SERVICE_UNAVAILABLE, _said("too many connections, try again\n"), True
         make = self._pages.get(target.partition("?")[0])
         if make is None:
             there = ", ".join(self._pages)
-            return HTTPStatus.NOT_FOUND, _said(f"there is only {there}\n"), True
+            return HTTPStatus.NOT_FOUND, _said(f"no such page; there are: {there}\n"), True
         try:
             return HTTPStatus.OK, await make(), method == "GET"
         except Exception:
-            log.exception("%s could not be made", target)
-            return HTTPStatus.INTERNAL_SERVER_ERROR, _said("see the broker's log\n"), True
+            log.exception("Failed to make page %s", target)
+            return HTTPStatus.INTERNAL_SERVER_ERROR, _said("failed: see the broker's log\n"), True
 
 
 def _listen(host: str, port: int) -> socket.socket:

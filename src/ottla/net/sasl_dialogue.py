@@ -7,19 +7,19 @@ from collections.abc import Generator
 from ottla.auth.sasl_client import Proof, SaslLogin
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import Message
 from ottla.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.wire.primitives import Message
 
 SaslDialogue = Generator[tuple[ApiKey, Message], Message, int]
 
 
 def sasl_dialogue(login: SaslLogin, proof: Proof | None, address: str) -> SaslDialogue:
-    """Requests to send; it is sent their responses, and returns how many milliseconds the session
-    lasts (0: without end). KafkaError if the broker at `address` refuses us."""
+    """Yields requests, takes their responses, and returns the session lifetime in milliseconds
+    (0: no limit). KafkaError if the broker at `address` refuses us."""
     hands = yield ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=login.mechanism)
     assert isinstance(hands, SaslHandshakeResponse)
     if hands.error_code:

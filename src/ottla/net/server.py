@@ -1,4 +1,4 @@
-"""Listeners and the connections they accepted."""
+"""Listeners, and the connections that they have accepted."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ottla.errors import KafkaError
-from ottla.net.flow import (
+from ottla.net.channel import Channel, RequestHandler
+from ottla.net.handshakes import HUNG_UP, Handshakes
+from ottla.net.limits import (
     ACCEPT_PAUSE_S,
     ACCEPTS_PER_TURN,
-    AUTHENTICATION_S_MAX,
-    REQUEST_S_MAX,
+    AUTHENTICATION_LIMIT_S,
+    REQUEST_LIMIT_S,
     SCRATCH_BYTES,
     SWEEP_INTERVAL_S,
     THROTTLED_SOCKETS_MAX,
     TLS_CHUNK_BYTES,
 )
-from ottla.net.handshakes import HUNG_UP, Handshakes
-from ottla.net.inbound import Application, Channel
 from ottla.net.listener_tls import ListenerTls
 from ottla.net.tls_stream import HANGUP, TlsStream
 
@@ -35,11 +35,11 @@ log = logging.getLogger("ottla.net")
 
 
 class Server:
-    """Serves one application on any number of listeners. `idle_s_max` below 0 means for ever."""
+    """Serves requests on any number of listeners. `idle_s_max` below 0 means no limit."""
 
     def __init__(
         self,
-        app: Application,
+        app: RequestHandler,
         *,
         frame_bytes_max: int,
         connections_max: int,
@@ -52,14 +52,15 @@ class Server:
     ) -> None:
         self.app = app
         self.frame_bytes_max = frame_bytes_max
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # every connection receives into it
-        self.tls_scratch = memoryview(bytearray(TLS_CHUNK_BYTES))  # and is sent to by way of this
+        # Shared by all connections, because each is done with them before its turn ends.
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # to receive into
+        self.tls_scratch = memoryview(bytearray(TLS_CHUNK_BYTES))  # to gather replies in
         self.loop = asyncio.get_running_loop()
-        self.connections_max = connections_max  # these three may be changed at any time
+        self.connections_max = connections_max  # these three may change at any time
         self.connections_per_ip_max = connections_per_ip_max
         self.connections_per_ip_overrides = connections_per_ip_overrides or {}
         self._idle_s_max = idle_s_max
-        self.request_s_max = REQUEST_S_MAX
+        self.request_s_max = REQUEST_LIMIT_S
         self._backlog = backlog
         self._buffers = (
             (socket.SO_SNDBUF, send_buffer_bytes),
@@ -71,7 +72,7 @@ class Server:
         self._channels: set[Channel] = set()
         self._per_ip: Counter[str] = Counter()
         self._throttled: dict[socket.socket, asyncio.TimerHandle] = {}  # to be closed, later
-        self._complained_at = float("-inf")
+        self._warned_at = float("-inf")
         self._sweep_interval_s = SWEEP_INTERVAL_S
         if 0 <= idle_s_max < 2 * SWEEP_INTERVAL_S:
             self._sweep_interval_s = max(idle_s_max / 2, 0.05)
@@ -82,7 +83,7 @@ class Server:
         return len(self._channels) + len(self._handshakes)
 
     def listen(self, listener: str, host: str, port: int, *, tls: ListenerTls | None = None) -> int:
-        """Bind; returns the port (of use when `port` is 0). Clients queue until `accept`."""
+        """Bind; returns the port, which matters if `port` is 0. Clients queue until `accept`."""
         for family, address in _addresses(host, port):
             try:
                 sock = self._bind(family, address)
@@ -136,9 +137,9 @@ class Server:
         self._throttled.clear()
 
     async def stop(self, grace_s: float) -> None:
-        """No new requests; produces under way are answered; then everything is closed.
+        """Take no new requests, answer the produces under way, then close all connections.
 
-        Fetches and members of groups that wait for something are not waited for.
+        Fetches, and group members that wait for others, are cut off: their clients retry elsewhere.
         """
         self.stop_accepting()
         for channel in self._channels:
@@ -166,38 +167,38 @@ class Server:
             host = str(address[0]).removeprefix(MAPPED)
             wait_ms, pause_ms = self.app.admit(host)
             if wait_ms:
-                self._keep_out(sock, host, wait_ms)
+                self._hold_throttled(sock, host, wait_ms)
                 continue
             try:
-                self._take(sock, (host, int(address[1])), listener)
-            except (OSError, KafkaError) as error:  # the client is gone again
-                log.info("a connection from %s ended at once: %s", host, error)
+                self._admit(sock, (host, int(address[1])), listener)
+            except (OSError, KafkaError) as error:  # the client has disconnected already
+                log.info("Connection from %s ended at once: %s", host, error)
                 sock.close()
             if pause_ms:
                 self._pause_accepting(pause_ms / 1000)
                 return
 
     def _accept_failed(self, error: OSError, listening: socket.socket, listener: str) -> None:
-        """Mostly there is no descriptor left; what else it may be does not last either."""
-        self._complain(f"listener {listener}: no connection can be accepted: {error}")
+        """Usually the process is out of descriptors. Pause: without it the loop would spin."""
+        self._warn(f"Listener {listener} cannot accept connections: {error}")
         self.loop.remove_reader(listening.fileno())
         self.loop.call_later(ACCEPT_PAUSE_S, self._accept_again, listening, listener)
 
     def _pause_accepting(self, pause_s: float) -> None:
-        """max.connection.creation.rate: everybody else waits in the backlog."""
+        """max.connection.creation.rate: further clients wait in the backlog."""
         for listening, listener in self._listeners.items():
             self.loop.remove_reader(listening.fileno())
             self.loop.call_later(pause_s, self._accept_again, listening, listener)
 
-    def _keep_out(self, sock: socket.socket, host: str, wait_ms: int) -> None:
-        """A client that is sent away at once would come again at once (KIP-612)."""
-        self._complain(f"a connection from {host} is over its connection_creation_rate")
+    def _hold_throttled(self, sock: socket.socket, host: str, wait_ms: int) -> None:
+        """Close it late, because a client that is closed at once reconnects at once (KIP-612)."""
+        self._warn(f"Connection from {host} exceeds its connection_creation_rate")
         if len(self._throttled) >= THROTTLED_SOCKETS_MAX:
             sock.close()
             return
-        self._throttled[sock] = self.loop.call_later(wait_ms / 1000, self._send_away, sock)
+        self._throttled[sock] = self.loop.call_later(wait_ms / 1000, self._close_throttled, sock)
 
-    def _send_away(self, sock: socket.socket) -> None:
+    def _close_throttled(self, sock: socket.socket) -> None:
         del self._throttled[sock]
         sock.close()
 
@@ -205,7 +206,7 @@ class Server:
         if listening in self._listeners:
             self.loop.add_reader(listening.fileno(), self._accept, listening, listener)
 
-    def _take(self, sock: socket.socket, peer: tuple[str, int], listener: str) -> None:
+    def _admit(self, sock: socket.socket, peer: tuple[str, int], listener: str) -> None:
         host = peer[0]
         if self.connection_count >= self.connections_max:
             self._refuse(sock, host, f"max.connections ({self.connections_max})")
@@ -224,7 +225,7 @@ class Server:
             return
 
         def finished(stream: TlsStream | None, reason: str) -> None:
-            self._shaken(stream, reason, peer, listener)
+            self._handshake_done(stream, reason, peer, listener)
 
         try:
             self._handshakes.begin(sock, tls.context, finished)
@@ -239,32 +240,32 @@ class Server:
             self._uncount(peer[0])
             raise
 
-    def _shaken(
+    def _handshake_done(
         self, stream: TlsStream | None, reason: str, peer: tuple[str, int], listener: str
     ) -> None:
-        """A TLS handshake has ended; `reason` is why it failed, if it did."""
+        """A TLS handshake has ended; `reason` is why it failed if `stream` is None."""
         if stream is None:
             self._uncount(peer[0])
-            if reason == HUNG_UP:  # it only looked whether somebody is there
+            if reason == HUNG_UP:  # as health checks do, which only connect
                 return
             self.app.rejected(listener, reason)
-            self._complain(f"Failed authentication with {peer[0]} (SSL handshake failed: {reason})")
+            self._warn(f"Failed authentication with {peer[0]} (SSL handshake failed: {reason})")
             return
         try:
             self._open(stream, peer, listener)
         except (OSError, KafkaError) as error:
-            self._complain(f"Failed authentication with {peer[0]} ({error})")
+            self._warn(f"Failed authentication with {peer[0]} ({error})")
             self.app.rejected(listener, str(error))
             stream.close()
 
     def _refuse(self, sock: socket.socket, host: str, limit: str) -> None:
         sock.close()
-        self._complain(f"refused a connection from {host}: {limit} is reached")
+        self._warn(f"Rejected connection from {host}: {limit} is reached")
 
-    def _complain(self, message: str) -> None:
+    def _warn(self, message: str) -> None:
         now = self.loop.time()
-        if now - self._complained_at > 1.0:  # one line a second, however many knock
-            self._complained_at = now
+        if now - self._warned_at > 1.0:  # at most one line a second: clients must not fill the log
+            self._warned_at = now
             log.warning("%s", message)
 
     def _sweep(self) -> None:
@@ -277,23 +278,31 @@ class Server:
 
     def _close_idle(self) -> None:
         limit = self.loop.time() - self._idle_s_max
-        for channel in [c for c in self._channels if c.active_at < limit and not c.waiting]:
-            log.info("closing the connection of %s:%d: idle", *channel.peer)
-            channel.close()
+        for channel in list(self._channels):
+            if channel.active_at < limit and not channel.waiting:
+                log.info("Closing connection of %s:%d: idle", *channel.peer)
+                channel.close()
 
     def _close_slow(self) -> None:
-        for channel in [c for c in self._channels if c.is_slow(self.request_s_max)]:
-            log.info("closing the connection of %s:%d: its request does not end", *channel.peer)
-            channel.close()
+        for channel in list(self._channels):
+            if channel.is_slow(self.request_s_max):
+                log.info("Closing connection of %s:%d: its request is too slow", *channel.peer)
+                channel.close()
 
     def _close_unauthenticated(self) -> None:
-        limit = self.loop.time() - AUTHENTICATION_S_MAX
-        for channel in [c for c in self._channels if c.authenticating and c.opened_at < limit]:
-            log.info("closing the connection of %s:%d: it did not authenticate", *channel.peer)
-            channel.close()
+        limit = self.loop.time() - AUTHENTICATION_LIMIT_S
+        for channel in list(self._channels):
+            if channel.authenticating and channel.opened_at < limit:
+                log.info(
+                    "Closing connection of %s:%d: it did not authenticate in time", *channel.peer
+                )
+                channel.close()
 
     def _close_hung_up(self) -> None:
-        """Clients that left while they waited, with requests behind the one that waits."""
+        """Close clients that disconnected while a request waits and others are queued behind it.
+
+        Nothing is read from these, so only poll can tell.
+        """
         unheard = {channel.fileno(): channel for channel in self._channels if channel.unheard}
         poll = select.poll()
         for fd in unheard:
@@ -303,8 +312,8 @@ class Server:
 
 
 def _addresses(host: str, port: int) -> Iterator[tuple[int, tuple[str, int]]]:
-    """Where to listen, the best first. As in Java every interface is those of IPv6 as well, and
-    a name means its IPv4 address if it has one."""
+    """The addresses to listen on, the best first. As in Java, no host means all interfaces with
+    IPv6 as well, and a name means its IPv4 address if it has one."""
     if not host:
         yield socket.AF_INET6, ("::", port)
         yield socket.AF_INET, ("0.0.0.0", port)

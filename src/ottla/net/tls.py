@@ -1,4 +1,4 @@
-"""TLS contexts: what a listener's handshakes go by, as server and as another broker's client."""
+"""TLS contexts of a listener, as a server and as a client of other brokers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CLIENT_AUTH: Final = {
 }
 KTLS_OPTION: Final = 8  # SSL_OP_ENABLE_KTLS of OpenSSL 3; Python has a name for it from 3.12 on
 UPPER_LAYERS: Final = Path("/proc/sys/net/ipv4/tcp_available_ulp")
-HANDSHAKE_ROUNDS_MAX: Final = 16  # of one in memory: it takes three
+HANDSHAKE_ROUNDS_MAX: Final = 16  # for a handshake in memory, which takes three
 
 
 class TlsIdentity:
     """A listener's key, certificates and trusted authorities, read at one moment."""
 
     def __init__(self, settings: TlsSettings) -> None:
-        """ConfigError says what is wrong with them."""
+        """ConfigError says what is wrong with the settings."""
         self.settings = settings
         self.key_pair = read_keystore(settings.keystore)
         self.trusted = read_truststore(settings.truststore)
@@ -43,7 +43,7 @@ class TlsIdentity:
             reason = f"listener {settings.listener} needs a key and a certificate"
             raise ConfigError([("ssl.keystore.location", None, reason)])
         context = self._context(ssl.PROTOCOL_TLS_SERVER)
-        # A client that renegotiates makes us sign again and again, for nothing.
+        # Each renegotiation costs the broker a signature and the client nothing.
         context.options |= ssl.OP_NO_RENEGOTIATION
         if settings.ktls and ktls_available():
             context.options |= KTLS_OPTION
@@ -62,7 +62,7 @@ class TlsIdentity:
     def _context(self, side: ssl._SSLMethod) -> ssl.SSLContext:
         settings = self.settings
         context = ssl.SSLContext(side)
-        versions = sorted(VERSIONS[each] for each in settings.protocols)
+        versions = sorted(VERSIONS[protocol] for protocol in settings.protocols)
         context.minimum_version, context.maximum_version = versions[0], versions[-1]
         _choose_ciphers(context, settings.ciphers)
         if self.key_pair is not None:
@@ -77,7 +77,7 @@ class TlsIdentity:
 
 
 def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """A key without its password must be an error, not a question on the terminal."""
+    """Without a password OpenSSL would ask for one on the terminal: an error instead."""
     try:
         with _path_of(pair.chain) as chain, _path_of(pair.key) as key:
             context.load_cert_chain(chain, key, password=pair.password or "")
@@ -88,7 +88,7 @@ def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
 
 @contextmanager
 def _path_of(text: str) -> Iterator[str]:
-    """Python loads keys from paths only: one of a file in memory, that nobody else can open."""
+    """Python loads keys from paths only: here from a file in memory that nobody else can open."""
     if not hasattr(os, "memfd_create"):
         from tempfile import NamedTemporaryFile
 
@@ -106,11 +106,11 @@ def _path_of(text: str) -> Iterator[str]:
 
 
 def _choose_ciphers(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
-    """Java's names or OpenSSL's. Those of TLS 1.3 are a list of their own."""
+    """Takes Java's names or OpenSSL's. OpenSSL keeps those of TLS 1.3 in a separate list."""
     if not suites:
         return
-    newer = [each for each in suites if re.match(r"TLS_(AES|CHACHA20)", each)]
-    older = [openssl_name(each) for each in suites if each not in newer]
+    newer = [suite for suite in suites if re.match(r"TLS_(AES|CHACHA20)", suite)]
+    older = [openssl_name(suite) for suite in suites if suite not in newer]
     try:
         if older:
             context.set_ciphers(":".join(older))
@@ -126,7 +126,7 @@ def _choose_ciphers(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
 
 
 def openssl_name(suite: str) -> str:
-    """TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 to OpenSSL."""
+    """TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 becomes ECDHE-RSA-AES128-GCM-SHA256."""
     if not suite.startswith("TLS_"):
         return suite
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
@@ -137,7 +137,7 @@ def openssl_name(suite: str) -> str:
 
 
 def ktls_available() -> bool:
-    """Whether the kernel can encrypt what sockets send: its module `tls` is loaded."""
+    """True if the kernel can encrypt what sockets send, which needs its module `tls`."""
     try:
         return "tls" in UPPER_LAYERS.read_text().split() and ssl.OPENSSL_VERSION_INFO >= (3,)
     except OSError:
@@ -145,7 +145,7 @@ def ktls_available() -> bool:
 
 
 def try_handshake(server: ssl.SSLContext, client: ssl.SSLContext, hostname: str) -> None:
-    """Without a network; ssl.SSLError says why the two do not get on with each other."""
+    """Shake hands in memory; ssl.SSLError says why the two contexts do not fit together."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(to_client, to_server, server_hostname=hostname),
@@ -155,11 +155,11 @@ def try_handshake(server: ssl.SSLContext, client: ssl.SSLContext, hostname: str)
         done = [_is_done(end) for end in ends]
         if all(done):
             return
-    raise ssl.SSLError("the handshake does not come to an end")
+    raise ssl.SSLError("the handshake does not end")
 
 
 def _is_done(end: ssl.SSLObject) -> bool:
-    """Go on as far as this end can; False while it needs more from the other one."""
+    """Go as far as this end can; False while it needs more from the other end."""
     try:
         end.do_handshake()
     except ssl.SSLWantReadError:

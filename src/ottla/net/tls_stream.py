@@ -1,7 +1,7 @@
-"""A TLS socket with the manners of a plain non-blocking one, so that its owner need not know.
+"""A TLS socket that behaves like a plain non-blocking one.
 
-OpenSSL reads whole records: bytes may wait in its buffer while the kernel has nothing to tell of.
-So the owner asks `pending` before it waits for the socket.
+One difference is left. OpenSSL reads whole records, so bytes may wait in its buffer while the
+kernel reports nothing to read: the owner must ask `pending` before it waits for the socket.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SOL_TLS: Final = 282
 TLS_TX: Final = 1
 CRYPTO_INFO_BYTES: Final = 4
 
-# The far side has closed its end; elsewhere than on Linux only that the connection is broken.
+# The peer has closed its end. Only Linux has this flag; 0 reports a broken connection only.
 HANGUP: Final = getattr(select, "POLLRDHUP", 0)
 
 
@@ -34,17 +34,19 @@ class TlsStream:
         return self._socket.fileno()
 
     def pending(self) -> int:
-        """Bytes that `recv_into` gives without asking the kernel."""
+        """Bytes that `recv_into` returns without a system call."""
         return self._socket.pending()
 
     def recv_into(self, buffer: memoryview) -> int:
-        """One record's bytes, and what else OpenSSL holds already; 0 is the end."""
+        """One record's bytes, and what else OpenSSL has buffered; 0 is the end."""
         return self._receive(buffer, eager=False)
 
     def recv_all_into(self, buffer: memoryview) -> int:
-        """Fill it as far as there is something. Where more is expected it is better to ask the
-        kernel once in vain than to wait for the loop after each record, which may be tiny: some
-        clients make one of each record's header, and one of its value."""
+        """As many records as have arrived.
+
+        When more is expected, one system call in vain costs less than a turn of the loop after
+        each TLS record: some clients send a Kafka record's header and its value in one each.
+        """
         return self._receive(buffer, eager=True)
 
     def _receive(self, buffer: memoryview, *, eager: bool) -> int:
@@ -60,8 +62,8 @@ class TlsStream:
             if not received:
                 raise BlockingIOError from None
         except ssl.SSLWantWriteError:
-            # Who makes us write before we may read, and takes nothing, would keep us spinning.
-            raise ConnectionAbortedError("the peer asks for new keys, and does not read") from None
+            # A peer that makes us write before we may read, and reads nothing, would make us spin.
+            raise ConnectionAbortedError("the peer asks for new keys and does not read") from None
         except ssl.SSLError:
             if not received:
                 raise
@@ -75,17 +77,17 @@ class TlsStream:
             raise BlockingIOError from None
 
     def is_gone(self) -> bool:
-        """Whether the far side has closed its end, found out without reading."""
+        """True if the peer has closed its end; reads nothing."""
         poll = select.poll()
         poll.register(self._socket.fileno(), HANGUP)
         return bool(poll.poll(0))
 
     def certificate(self) -> bytes | None:
-        """The far side's, as DER, if it has shown one that is trusted."""
+        """The peer's certificate as DER, if it has presented one that is trusted."""
         return self._socket.getpeercert(binary_form=True)
 
     def in_kernel(self) -> bool:
-        """Whether the kernel encrypts what is sent (kTLS), so that sendfile may be used."""
+        """True if the kernel encrypts what is sent (kTLS), so sendfile may be used."""
         try:
             self._socket.getsockopt(SOL_TLS, TLS_TX, CRYPTO_INFO_BYTES)
         except OSError:
@@ -97,14 +99,14 @@ class TlsStream:
         return f"{self._socket.version()} {cipher[0] if cipher else ''}"
 
     def close(self) -> None:
-        """Say that nothing more comes, lest the far side takes it for a broken connection."""
+        """Send close_notify first, or the peer takes this for a broken connection."""
         with contextlib.suppress(OSError, ValueError):
             self._socket.unwrap()
         self._socket.close()
 
 
 async def connect_tls(sock: socket.socket, context: ssl.SSLContext, hostname: str) -> TlsStream:
-    """The client's handshake on a connected socket, which is closed if it fails."""
+    """The client's handshake on a connected socket, which is closed if the handshake fails."""
     loop = asyncio.get_running_loop()
     secured = context.wrap_socket(sock, server_hostname=hostname, do_handshake_on_connect=False)
     try:
@@ -122,7 +124,7 @@ async def connect_tls(sock: socket.socket, context: ssl.SSLContext, hostname: st
 
 
 async def _ready(loop, sock, add, remove) -> None:  # type: ignore[no-untyped-def]
-    """Until the socket can be read, or written."""
+    """Wait until the socket is readable, or writable."""
     ready = loop.create_future()
     fd = sock.fileno()
     add(fd, lambda: ready.done() or ready.set_result(None))

@@ -1,4 +1,4 @@
-"""The topics of an application: those that it reads must be there, its own are made."""
+"""The topics of an application: its source topics must exist, its internal topics are created."""
 
 from __future__ import annotations
 
@@ -11,92 +11,99 @@ from ottla.client.topics import NewTopic, TopicDescription
 from ottla.engine.failures import StreamsError
 from ottla.engine.graph import (
     Graph,
-    Repartition,
-    Source,
+    RepartitionNode,
+    SourceNode,
     changelog_topic,
     internal_topic,
 )
-from ottla.engine.partitions import counts_of, task_count
+from ottla.engine.partition_counts import partition_counts, task_count
 from ottla.engine.restore import tasks_topic
-from ottla.engine.subtopologies import SubTopology, subtopologies
+from ottla.engine.subtopologies import Subtopology, subtopologies
 from ottla.errors import KafkaError
-from ottla.queries.cluster import Cluster, make_topics
+from ottla.queries.cluster import KafkaCluster, make_topics
 
 CHANGELOG: Final = "-changelog"
 REPARTITION: Final = "-repartition"
 SEGMENT_BYTES: Final = 50 * 1024 * 1024
-# Of windows, too, where Kafka adds `delete`: our stores write a tombstone for each window that they
-# forget, and records of a time long past must be there when a store is restored.
-LOG: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+# Also for windowed stores, where Kafka adds `delete`: these stores write a tombstone for each
+# expired window, and a restore needs records whose event time is long past.
+CHANGELOG_CONFIGS: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A sub-topology that runs, and what it reads: topic -> earliest, latest, or as the
-    application says."""
+class PreparedSubtopology:
+    """A sub-topology to run, and its topics: earliest, latest, or None for the application's
+    setting."""
 
-    subtopology: SubTopology
+    subtopology: Subtopology
     tasks: int
     topics: Mapping[str, str | None]
     patterns: tuple[str, ...] = ()
     internal: tuple[str, ...] = ()
-    """Repartition topics that it reads: nobody else does."""
+    """The repartition topics that it reads; no other consumer does."""
     tables: tuple[str, ...] = ()
-    """Topics that are read before the others while much of them is unread."""
-    kept: bool = False
-    """Its tasks had a topic before: it has run somewhere."""
+    """Topics that are read first while much of them is unread."""
+    has_changelog: bool = False
+    """Its tasks' changelog existed before: the sub-topology has run before."""
 
     @property
     def number(self) -> int:
         return self.subtopology.number
 
 
-def prepare(
+def prepare_application_topics(
     graph: Graph,
     application_id: str,
-    cluster: Cluster,
+    cluster: KafkaCluster,
     *,
     replicas: int | None = None,
-    is_kept: Callable[[SubTopology], bool] = lambda _: True,
-) -> list[Piece]:
-    """What runs; internal topics are there then. One that is not kept has no changelogs."""
+    has_changelogs: Callable[[Subtopology], bool] = lambda _: True,
+) -> list[PreparedSubtopology]:
+    """The sub-topologies to run, after creating their internal topics. One for which
+    `has_changelogs` is false gets no changelogs."""
     pieces = subtopologies(graph)
     with cluster.admin() as admin:
         names = set(admin.topics.names())
         check_sources(graph, names)
-        sources = {each.name: _present(each, names) for each in graph.sources()}
-        wanted = {topic for each in sources.values() for topic in each}
-        wanted |= {each.topic for each in graph.globals.values()}
+        sources = {source.name: _present(source, names) for source in graph.sources()}
+        wanted = {topic for topics in sources.values() for topic in topics}
+        wanted |= {table.topic for table in graph.globals.values()}
         there = _described(admin.topics.describe(*wanted) if wanted else {})
-        partitions = {name: len(each.partitions) for name, each in there.items()}
-        counts = counts_of(graph, lambda source: sources[source.name], partitions)
-        made = [_piece(each, application_id, counts, sources, names) for each in pieces]
+        partitions = {name: len(description.partitions) for name, description in there.items()}
+        counts = partition_counts(graph, lambda source: sources[source.name], partitions)
+        made = [_piece(piece, application_id, counts, sources, names) for piece in pieces]
         factor = replicas or max(
-            (len(each.partitions[0].replicas) for each in there.values()), default=1
+            (len(description.partitions[0].replicas) for description in there.values()), default=1
         )
-        wishes = [
-            wish
-            for each in made
-            for wish in _wishes(
-                each, application_id, counts, factor, is_kept=is_kept(each.subtopology)
+        new_topics = [
+            topic
+            for piece in made
+            for topic in _new_topics(
+                piece,
+                application_id,
+                counts,
+                factor,
+                has_changelogs=has_changelogs(piece.subtopology),
             )
         ]
-        make_topics(admin, wishes, f"application {application_id}")
-        if wishes:
-            _check(wishes, _described(admin.topics.describe(*(each.name for each in wishes))))
+        make_topics(admin, new_topics, f"application {application_id}")
+        if new_topics:
+            _check(
+                new_topics, _described(admin.topics.describe(*(topic.name for topic in new_topics)))
+            )
     return made
 
 
 def internal_topics(application_id: str, names: list[str]) -> list[str]:
-    """Of all topics, those that an application of this id has made."""
+    """The internal topics of this application among all topics."""
     own = re.compile(rf"{re.escape(application_id)}-.+({CHANGELOG}|{REPARTITION}|-topic)$")
-    return [each for each in names if own.fullmatch(each)]
+    return [name for name in names if own.fullmatch(name)]
 
 
 def check_sources(graph: Graph, names: set[str]) -> None:
-    """All that are missing at once, as whoever creates them wants to know."""
-    wanted = {topic: None for each in graph.sources() for topic in each.topics}
-    missing = [each for each in wanted if each not in names]
+    """Raises StreamsError with all missing source topics at once."""
+    wanted = {topic: None for source in graph.sources() for topic in source.topics}
+    missing = [topic for topic in wanted if topic not in names]
     if missing:
         raise StreamsError(
             f"One or more source topics were missing: {', '.join(missing)} (MissingSourceTopic)."
@@ -104,64 +111,71 @@ def check_sources(graph: Graph, names: set[str]) -> None:
         )
 
 
-def _present(source: Source, names: set[str]) -> list[str]:
+def _present(source: SourceNode, names: set[str]) -> list[str]:
     if source.pattern is None:
         return list(source.topics)
     pattern = re.compile(source.pattern)
-    return sorted(each for each in names if pattern.fullmatch(each))
+    return sorted(name for name in names if pattern.fullmatch(name))
 
 
 def _described(found: Mapping[str, TopicDescription | KafkaError]) -> dict[str, TopicDescription]:
     described = {}
-    for name, each in found.items():
-        if isinstance(each, KafkaError):
-            raise each
-        described[name] = each
+    for name, description in found.items():
+        if isinstance(description, KafkaError):
+            raise description
+        described[name] = description
     return described
 
 
 def _piece(
-    piece: SubTopology,
+    piece: Subtopology,
     application_id: str,
     counts: Mapping[str, int],
     sources: Mapping[str, list[str]],
     names: set[str],
-) -> Piece:
-    read = [*piece.sources, *(each for prefix in piece.prefixes for each in prefix.sources)]
+) -> PreparedSubtopology:
+    read = [*piece.sources, *(source for prefix in piece.prefixes for source in prefix.sources)]
     topics: dict[str, str | None] = {
-        topic: each.offset_reset for each in read for topic in sources[each.name]
+        topic: node.offset_reset for node in read for topic in sources[node.name]
     }
-    internal = tuple(internal_topic(application_id, each.topic) for each in piece.internal_topics)
+    internal = tuple(internal_topic(application_id, node.topic) for node in piece.internal_topics)
     topics |= dict.fromkeys(internal, "earliest")
-    patterns = tuple(each.pattern for each in read if each.pattern is not None)
-    kept = tasks_topic(application_id, piece.number) in names
-    tables = tuple(topic for each in read if each.table for topic in sources[each.name])
-    return Piece(piece, task_count(piece, counts), topics, patterns, internal, tables, kept)
+    patterns = tuple(source.pattern for source in read if source.pattern is not None)
+    has_changelog = tasks_topic(application_id, piece.number) in names
+    tables = tuple(topic for source in read if source.table for topic in sources[source.name])
+    return PreparedSubtopology(
+        piece, task_count(piece, counts), topics, patterns, internal, tables, has_changelog
+    )
 
 
-def _wishes(
-    piece: Piece, application_id: str, counts: Mapping[str, int], replicas: int, *, is_kept: bool
+def _new_topics(
+    piece: PreparedSubtopology,
+    application_id: str,
+    counts: Mapping[str, int],
+    replicas: int,
+    *,
+    has_changelogs: bool,
 ) -> list[NewTopic]:
-    wishes = [
-        _repartition(each, application_id, counts[each.name], replicas)
-        for each in piece.subtopology.internal_topics
+    new_topics = [
+        _repartition(node, application_id, counts[node.name], replicas)
+        for node in piece.subtopology.internal_topics
     ]
-    if not is_kept:
-        return wishes
+    if not has_changelogs:
+        return new_topics
     logs = [
         changelog_topic(application_id, name)
         for name, spec in piece.subtopology.stores.items()
         if spec.changelog
     ]
     logs.append(tasks_topic(application_id, piece.number))
-    wishes += [NewTopic(each, piece.tasks, replicas, configs=LOG) for each in logs]
-    return wishes
+    new_topics += [NewTopic(log, piece.tasks, replicas, configs=CHANGELOG_CONFIGS) for log in logs]
+    return new_topics
 
 
 def _repartition(
-    node: Repartition, application_id: str, partitions: int, replicas: int
+    node: RepartitionNode, application_id: str, partitions: int, replicas: int
 ) -> NewTopic:
-    """Nothing in it is old: what has been read is deleted by whoever has read it."""
+    """Without retention: the application deletes the records that it has processed."""
     configs = {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
@@ -172,12 +186,12 @@ def _repartition(
     return NewTopic(topic, partitions, replicas, configs=configs)
 
 
-def _check(wishes: list[NewTopic], there: Mapping[str, TopicDescription]) -> None:
-    for each in wishes:
-        actual = len(there[each.name].partitions)
-        if actual != each.partitions:
+def _check(new_topics: list[NewTopic], there: Mapping[str, TopicDescription]) -> None:
+    for topic in new_topics:
+        actual = len(there[topic.name].partitions)
+        if actual != topic.partitions:
             raise StreamsError(
-                f"Existing internal topic {each.name} has invalid partitions: expected:"
-                f" {each.partitions}; actual: {actual}. Use 'kafka-streams-application-reset' to"
+                f"Existing internal topic {topic.name} has invalid partitions: expected:"
+                f" {topic.partitions}; actual: {actual}. Use 'kafka-streams-application-reset' to"
                 " clean up invalid topics before processing."
             )

@@ -1,4 +1,4 @@
-"""What runners ask of the broker: topics, and where they begin and end."""
+"""The Kafka cluster as queries see it: topics, and their first and last offsets."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ottla.client.topics import NewTopic, TopicDescription
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.checkpoints import Position
 
-log = logging.getLogger("ottla.spark")
+log = logging.getLogger("ottla.queries")
 
 
-class Cluster:
+class KafkaCluster:
     """The cluster that queries read from and write to."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Cluster:
         self.registry = dict(registry or {})
 
     def options(self) -> dict[str, str]:
-        """As source and sink are told."""
+        """The options for Spark's source and sink."""
         return {
             "kafka.bootstrap.servers": self.bootstrap_servers,
             **{f"kafka.{name}": str(value) for name, value in self.settings.items()},
@@ -45,18 +45,19 @@ class Cluster:
             return len(described(admin, topic).partitions)
 
     def position(self, topic: str, *, earliest: bool) -> Position:
-        """Where a topic begins, or ends, now."""
+        """The current first or end offsets of a topic."""
         with self.admin() as admin:
             partitions = [
-                TopicPartition(topic, each.partition) for each in described(admin, topic).partitions
+                TopicPartition(topic, partition.partition)
+                for partition in described(admin, topic).partitions
             ]
             found = admin.offsets.find(partitions, EARLIEST if earliest else LATEST)
         offsets: dict[str, int] = {}
-        for each in partitions:
-            offset = found[each]
+        for partition in partitions:
+            offset = found[partition]
             if isinstance(offset, KafkaError):
                 raise offset
-            offsets[str(each.partition)] = offset.offset
+            offsets[str(partition.partition)] = offset.offset
         return {topic: offsets}
 
 
@@ -67,19 +68,19 @@ def described(admin: Admin, topic: str) -> TopicDescription:
     return found
 
 
-def make_topics(admin: Admin, wishes: Iterable[NewTopic], whose: str) -> None:
-    """Those that are not there."""
-    wanted = list(wishes)
-    there = admin.topics.describe(*(each.name for each in wanted)) if wanted else {}
-    new = [each for each in wanted if not isinstance(there.get(each.name), TopicDescription)]
+def make_topics(admin: Admin, topics: Iterable[NewTopic], whose: str) -> None:
+    """Creates those that do not exist."""
+    wanted = list(topics)
+    there = admin.topics.describe(*(topic.name for topic in wanted)) if wanted else {}
+    new = [topic for topic in wanted if not isinstance(there.get(topic.name), TopicDescription)]
     for name, error in admin.topics.create_all(new).items() if new else ():
         if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise error
-        log.info("topic %s created for %s", name, whose)
+        log.info("Created topic %s for %s", name, whose)
 
 
-def delete_topics(cluster: Cluster, names: list[str]) -> None:
-    """Those that are there; what can't be deleted is told in the log."""
+def delete_topics(cluster: KafkaCluster, names: list[str]) -> None:
+    """Deletes those that exist; logs a warning for each that can't be deleted."""
     if not names:
         return
     try:
@@ -89,4 +90,4 @@ def delete_topics(cluster: Cluster, names: list[str]) -> None:
         failures = dict.fromkeys(names, error)
     for name, failure in failures.items():
         if failure and failure.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            log.warning("internal topic %s could not be deleted: %s", name, failure)
+            log.warning("Failed to delete internal topic %s: %s", name, failure)

@@ -1,7 +1,7 @@
-"""Why a query failed, and whether it is worth another try.
+"""Why a query failed, and whether a restart can help.
 
-`failure_of` is the only place where the text of an error is matched: what Spark raises carries an
-error of Python's, or of Java's, as text. From there on a failure is a `QueryFailure`.
+Spark's exceptions carry the original Python or Java error as text only, so `failure_of` matches
+text. It is the only place that does; all other code sees a typed `QueryFailure`.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ BRIEF_CHARACTERS_MAX: Final = 1500
 
 class FailureClass(StrEnum):
     RETRIABLE = "retriable"
-    """It goes away by itself: the broker is away, somebody was slow."""
+    """Transient: an unavailable broker, a timeout."""
     FATAL = "fatal"
-    """The next run would fail as well."""
+    """The next run would fail in the same way."""
     UNKNOWN = "unknown"
-    """A few restarts will show it."""
+    """Not classified: a few restarts will show."""
     SUPERSEDED = "superseded"
     """Another process runs the same query."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryFailure:
-    """`cause` is for people. `text` is all that was said, with the stack where there is one."""
+    """`cause` is for users; `text` is the whole message, with a stack trace if there is one."""
 
     kind: FailureClass
     cause: str
     text: str = ""
     refused_topics: frozenset[str] = frozenset()
-    """Those that the sink can't write to: members that write there are to blame."""
+    """Topics that rejected the sink's writes: members that write to them caused the failure."""
     task: int | None = None
-    """The task of a connector that is to blame."""
+    """The connector task that caused the failure."""
 
 
-class RunFailed(Exception):
-    """A Spark query ended with an error, which is the message."""
+class FailedRun(Exception):
+    """A Spark query ended with an error; the message is Spark's."""
 
 
 def failure_of(error: BaseException) -> QueryFailure:
@@ -49,7 +49,7 @@ def failure_of(error: BaseException) -> QueryFailure:
 
 
 def refused_topics(text: str) -> frozenset[str]:
-    """The topics that the words of the sink are about."""
+    """The topics that the sink's error messages name."""
     return frozenset(name for found in _REFUSED.finditer(text) for name in found.groups() if name)
 
 
@@ -59,7 +59,7 @@ _REFUSED: Final = re.compile(
     r"|there is no topic ([\w.-]+)"
 )
 
-# Looked for in the text of the whole chain of causes; the first that is found decides.
+# Matched against the text of the whole chain of causes; the first match decides.
 _FATAL: Final = (
     r"AnalysisException",
     r"ParseException",
@@ -78,7 +78,7 @@ _FATAL: Final = (
     r"RECORD_TOO_LARGE",
     r"no such topic",
     r"checkpoint is older than the output",
-    r"\bStreamsError\b",  # the topology of an application: its handler decides
+    r"\bStreamsError\b",  # a topology failed: its uncaught exception handler decides
 )
 _RETRIABLE: Final = (
     r"NETWORK_EXCEPTION",
@@ -97,7 +97,7 @@ _RETRIABLE: Final = (
     r"ConnectionError|ConnectionRefusedError|ConnectionResetError|BrokenPipe",
     r"[Tt]imed? ?out|TimeoutError",
     r"fenced",
-    r"Py4JNetworkError",  # Spark's JVM has gone; it is started again
+    r"Py4JNetworkError",  # Spark's JVM has exited; it is started again
     r"Python worker (exited unexpectedly|failed to connect back)",
     r"CANNOT_OPEN_SOCKET",
     r"No space left on device",
@@ -105,11 +105,12 @@ _RETRIABLE: Final = (
 
 
 def text_of(error: BaseException) -> str:
-    """An error of Java's asks the JVM for its words: it has none if that has gone."""
+    """The type and message of an error. A Java error fetches its message from the JVM, which may
+    have exited."""
     try:
         return f"{type(error).__name__} {error}"
     except Exception as reason:
-        return f"{type(error).__name__}, and Java does not say more: {type(reason).__name__}"
+        return f"{type(error).__name__}, without a message from Java: {type(reason).__name__}"
 
 
 def class_of(text: str) -> FailureClass:
@@ -120,7 +121,7 @@ def class_of(text: str) -> FailureClass:
 
 
 def cause_of(error: BaseException | str | None) -> str:
-    """What to tell people: the innermost reason first, without the stack of the JVM."""
+    """The cause for users: the innermost error first, without the JVM's stack trace."""
     try:
         text = str(error or "").strip()
     except Exception:
@@ -136,7 +137,7 @@ def cause_of(error: BaseException | str | None) -> str:
 
 
 def brief(error: BaseException) -> str:
-    """Its words without the stacks in them: the beginning, and the end, where the reason is."""
+    """The message without stack traces: its beginning, and its end, which has the reason."""
     kind = type(error)
     try:
         text = f"{kind.__module__}.{kind.__qualname__}: {error}"

@@ -1,9 +1,9 @@
-"""How far an application has come, told to the broker: offsets of a group that has its id.
+"""An application's progress as the offsets of a consumer group with the application's id.
 
-Spark's checkpoints are what counts. The group is there to be looked at, with all tools that show
-the lag of a group; and to be told where to begin: offsets that somebody else committed there, as
-kafka-streams-application-reset does, are where an application begins that has no checkpoint. What
-we have told ourselves is done; a little more may be.
+Spark's checkpoints are authoritative. The group makes the lag visible to all tools for groups, and
+takes requests: an application without a checkpoint starts at the offsets that another client, such
+as kafka-streams-application-reset, has committed. The offsets that the application itself commits
+are a lower bound of its progress.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from ottla.client.protocol.cluster_client import GROUP, ClusterClient, check
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
-from ottla.queries.cluster import Cluster
+from ottla.queries.cluster import KafkaCluster
 from ottla.spark.checkpoints import Position
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.offset_commit import (
@@ -33,17 +33,17 @@ PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """What the group says: `wished` by somebody else, or `told` by us. A wish may be `taken`: by
-    whose first batch has this number."""
+class GroupProgress:
+    """The group's offsets: `requested` by another client, or `reported` by the application. A
+    requested offset may be `claimed` by the checkpoint whose first batch has this number."""
 
-    wished: Position = field(default_factory=dict)
-    told: Position = field(default_factory=dict)
-    taken: Position = field(default_factory=dict)
+    requested: Position = field(default_factory=dict)
+    reported: Position = field(default_factory=dict)
+    claimed: Position = field(default_factory=dict)
 
 
-def committed(cluster: Cluster, application_id: str) -> Committed:
-    found = Committed()
+def read_progress(cluster: KafkaCluster, application_id: str) -> GroupProgress:
+    found = GroupProgress()
     with cluster.admin() as admin:
         try:
             offsets = admin.groups.offsets(application_id)
@@ -51,28 +51,33 @@ def committed(cluster: Cluster, application_id: str) -> Committed:
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
                 return found
             raise
-    for (topic, partition), each in offsets.items():
-        ours = found.told if each.metadata == MARK else found.wished
-        ours.setdefault(topic, {})[str(partition)] = each.offset
-        _, is_taken, first = (each.metadata or "").partition(TAKEN)
-        if is_taken:
-            found.taken.setdefault(topic, {})[str(partition)] = int(first)
+    for (topic, partition), committed_offset in offsets.items():
+        target = found.reported if committed_offset.metadata == MARK else found.requested
+        target.setdefault(topic, {})[str(partition)] = committed_offset.offset
+        _, is_claimed, first = (committed_offset.metadata or "").partition(TAKEN)
+        if is_claimed:
+            found.claimed.setdefault(topic, {})[str(partition)] = int(first)
     return found
 
 
-def take(cluster: Cluster, application_id: str, wished: Position, first: int) -> None:
-    """We begin where somebody wished. As long as nothing is done we would do so again."""
-    tell(cluster, application_id, wished, mark=f"{TAKEN}{first}")
+def claim_positions(
+    cluster: KafkaCluster, application_id: str, requested: Position, first: int
+) -> None:
+    """Claims the requested offsets for a checkpoint. Until it commits a batch, a new checkpoint
+    would start there again."""
+    commit_progress(cluster, application_id, requested, mark=f"{TAKEN}{first}")
 
 
-def tell(cluster: Cluster, application_id: str, position: Position, *, mark: str = MARK) -> None:
-    """What we have done."""
+def commit_progress(
+    cluster: KafkaCluster, application_id: str, position: Position, *, mark: str = MARK
+) -> None:
+    """Commits the application's progress."""
     topics = [
         OffsetCommitRequestTopic(
             topic,
             partitions=[
-                OffsetCommitRequestPartition(int(each), offset, committed_metadata=mark)
-                for each, offset in partitions.items()
+                OffsetCommitRequestPartition(int(partition), offset, committed_metadata=mark)
+                for partition, offset in partitions.items()
             ],
         )
         for topic, partitions in position.items()
@@ -83,7 +88,7 @@ def tell(cluster: Cluster, application_id: str, position: Position, *, mark: str
     request = OffsetCommitRequest(application_id, topics=topics)
     lines = ClusterClient(cluster.bootstrap_servers, cluster.settings, patience_s=PATIENCE_S)
     with closing(lines):
-        answer = lines.patiently(
+        answer = lines.with_retries(
             lambda: lines.coordinated(
                 GROUP,
                 application_id,
@@ -94,16 +99,18 @@ def tell(cluster: Cluster, application_id: str, position: Position, *, mark: str
             )
         )
     for topic in answer.topics:
-        for each in topic.partitions:
-            check(each.error_code, f"offset of {topic.name}-{each.partition_index}")
+        for partition in topic.partitions:
+            check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
 
 
-def purge(cluster: Cluster, topics: Iterable[str], position: Position) -> None:
-    """Records of repartition topics that have been read, and that nobody else reads."""
+def purge_repartition_topics(
+    cluster: KafkaCluster, topics: Iterable[str], position: Position
+) -> None:
+    """Deletes the processed records of repartition topics, which no other consumer reads."""
     done = {
-        TopicPartition(topic, int(each)): offset
+        TopicPartition(topic, int(partition)): offset
         for topic in topics
-        for each, offset in position.get(topic, {}).items()
+        for partition, offset in position.get(topic, {}).items()
         if offset > 0
     }
     if done:

@@ -1,4 +1,4 @@
-"""QueryLauncher starts Spark queries, one after the other; TriggerPolicy: how often they look."""
+"""QueryLauncher starts Spark queries one at a time; TriggerPolicy sets their trigger interval."""
 
 from __future__ import annotations
 
@@ -17,34 +17,40 @@ if TYPE_CHECKING:
 SHUFFLE: Final = "spark.sql.shuffle.partitions"
 SESSION_CLASS: Final = "org.apache.spark.sql.classic.SparkSession"
 STARTING: Final = ("Initializing", "Getting offsets")
-"""What Spark says of a query while its Python process starts."""
+"""The query's status messages in Spark while its Python process starts."""
 STARTING_S_MAX: Final = 20.0
 STARTING_LOOK_S: Final = 0.02
 INTERVAL_MS: Final = 100
 REST_MS: Final = 400
-"""A batch costs the same for ten records as for one. The first after a quiet time does not rest."""
+"""A pause between small batches: a batch of ten records costs the same as one of one. The first
+batch after idle time does not wait."""
+AGGREGATE_REST_MS: Final = 1000
+"""The same for an aggregate on Spark's operators: its batch costs twice the CPU time of a filter's.
+Kafka Streams' cache delays aggregates as well, by default for as long as 2 s in ksqlDB."""
 INTERVAL_MS_MAX: Final = 2000
 INTERVAL_NAMES: Final = ("ksql.streams.commit.interval.ms", "commit.interval.ms")
 
 
 class TriggerPolicy:
-    """How often Spark looks for new records: seldom where many queries look.
+    """The trigger interval of a query, which grows with the number of queries.
 
-    Each look costs the driver some milliseconds, data or not: a hundred queries that look ten times
-    a second are a thousand looks.
+    Each trigger costs the driver some milliseconds even without data: a hundred queries with ten
+    triggers per second are a thousand per second.
     """
 
     def __init__(self) -> None:
         self.running = 0
-        """Spark queries that run or start; the supervisor counts them."""
+        """The number of running or starting Spark queries; the supervisor counts them."""
 
     def interval_ms(self, properties: Mapping[str, str]) -> int:
         given = self.given_ms(properties)
         return self._for_all(INTERVAL_MS) if given is None else given
 
-    def rest_ms(self, properties: Mapping[str, str]) -> int:
-        """From one batch to the next of few records; 0 if somebody says how often to look."""
-        return self._for_all(REST_MS) if self.given_ms(properties) is None else 0
+    def rest_ms(self, properties: Mapping[str, str], *, aggregates: bool = False) -> int:
+        """The pause before a batch of few records; 0 if the query configures its interval."""
+        if self.given_ms(properties) is not None:
+            return 0
+        return self._for_all(AGGREGATE_REST_MS if aggregates else REST_MS)
 
     def given_ms(self, properties: Mapping[str, str]) -> int | None:
         return next((max(int(properties[n]), 0) for n in INTERVAL_NAMES if n in properties), None)
@@ -54,9 +60,9 @@ class TriggerPolicy:
 
 
 def activate(spark: SparkSession) -> None:
-    """Makes it the session of this thread: a writer looks for its format there, and nowhere else.
+    """Makes it this thread's active session, the only place where a writer looks up its format.
 
-    With Spark Connect there are no such threads.
+    Spark Connect has no active session in the JVM's threads.
     """
     jvm, session_in_jvm = getattr(spark, "_jvm", None), getattr(spark, "_jsparkSession", None)
     if jvm is not None:
@@ -64,16 +70,16 @@ def activate(spark: SparkSession) -> None:
 
 
 class QueryLauncher:
-    """Starts queries one after the other: Spark gives the Python process of each ten seconds.
+    """Starts queries one at a time, because Spark gives the Python process of each ten seconds.
 
-    Twenty that start at once, as after a restart, would all be too late, time and again. One lock
-    for the whole process: SQL, Streams and Connect beside each other have one JVM.
+    Twenty queries that start at once, as after a restart, would all time out, again and again. The
+    lock is per process, because SQL, Streams and Connect in one process share one JVM.
     """
 
     _lock: ClassVar = threading.Lock()
 
     def start(self, writer: DataStreamWriter, *, partitions: int | None = None) -> StreamingQuery:
-        """`partitions` of what is shuffled, and so of the state: for good, as its checkpoint."""
+        """`partitions` of the shuffle, and so of the state: fixed for the checkpoint's lifetime."""
         with self._lock:
             if partitions is not None:
                 writer._spark.conf.set(SHUFFLE, str(partitions))
@@ -86,15 +92,15 @@ class QueryLauncher:
             return query
 
 
-Batch = Callable[["DataFrame", int], None]
+BatchFunction = Callable[["DataFrame", int], None]
 
 
-class BatchFailed(Exception):
-    """What went wrong in a foreachBatch, in few words."""
+class FailedBatch(Exception):
+    """An error in a foreachBatch function, shortened."""
 
 
-def batch_writer(options: Mapping[str, str]) -> Batch:
-    """Updates go out batch by batch; the sink takes query and batch from the job it runs in."""
+def batch_writer(options: Mapping[str, str]) -> BatchFunction:
+    """Writes each batch's updates; the sink takes query and batch id from the Spark job."""
 
     def write(frame: DataFrame, _: int) -> None:
         frame.write.format("ottla").mode("append").options(**options).save()
@@ -102,18 +108,18 @@ def batch_writer(options: Mapping[str, str]) -> Batch:
     return write
 
 
-def briefly(work: Batch) -> Batch:
-    """The same, with errors that Spark can read.
+def briefly(work: BatchFunction) -> BatchFunction:
+    """The same function with short error messages.
 
-    It looks in the words of an error of foreachBatch for the reason (was the query stopped?), with
-    an expression for which Java takes some of its stack for each character: a stack trace of
-    twenty pages, as each error of Java's has, ends Spark's thread by a StackOverflowError.
+    Spark matches the message of a foreachBatch error against a regular expression (was the query
+    stopped?) that recurses per character in Java: a message with a stack trace of twenty pages, as
+    Java errors have, kills Spark's query thread with a StackOverflowError.
     """
 
     def worked(frame: DataFrame, batch: int) -> None:
         try:
             work(frame, batch)
         except Exception as error:
-            raise BatchFailed(brief(error)) from None
+            raise FailedBatch(brief(error)) from None
 
     return worked

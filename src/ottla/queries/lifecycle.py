@@ -1,27 +1,27 @@
 """Why a query was restarted: the life of one query, as events in and instructions out.
 
-`Query.handle(event, now_ms)` decides; the supervisor carries out what it says and tells it what
-came of it. There is no I/O here, no thread and no clock.
+`QueryLifecycle.handle(event, now_ms)` decides; the supervisor carries out its instructions and
+posts the results as new events. There is no I/O here, no thread and no clock.
 
-phase       no run   the run is ...                  leaves it on
-IDLE        x        (none is wanted)                Begin
-STARTING             being started                   Started, Ended, End, Restart
-RUNNING              running                         Ended, End, Restart
-STOPPING             being stopped                   Ended
-BACKING_OFF x        (the next try is due later)     RetryDue, Begin, Restart, End
-RECOVERING  x        (its specification is asked)    Recovered
-FAILED      x        (given up)                      Begin, Restart, End
+phase       no run   the run is ...                  left on
+IDLE        x        (not wanted)                    StartQuery
+STARTING             starting                        RunStart, RunEnd, StopQuery, RestartQuery
+RUNNING              running                         RunEnd, StopQuery, RestartQuery
+STOPPING             stopping                        RunEnd
+BACKING_OFF x        (the next run is due later)     RetryDue, and all three requests
+RECOVERING  x        (its specification recovers)    RecoveryResult
+FAILED      x        (given up)                      StartQuery, RestartQuery, StopQuery
 
-A run ends with a failure. What follows depends on the class of the failure:
+If a run ends with a failure, the next step depends on the failure's class:
 
-FATAL       no restart: the next run would fail as well
+FATAL       no restart: the next run would fail in the same way
 RETRIABLE   restarts for ever: after 1 s, 2 s, 4 s ... 60 s
-UNKNOWN     as RETRIABLE, but RESTARTS_MAX restarts in a row at most
-SUPERSEDED  another process runs it: one try a minute
+UNKNOWN     like RETRIABLE, but at most RESTARTS_MAX restarts in a row
+SUPERSEDED  another process runs the query: one attempt per minute
 
-Before a query is given up, its specification may remove the cause (`Recover`): a shared query goes
-on without the member that fails, a connector without the task. A batch that succeeds, and a run of
-two minutes, end the back-off: the next failure is the first one again.
+Before a query fails for good, its specification may remove the cause (`Recover`): a shared query
+continues without the failing member, a connector without the failing task. A successful batch, or a
+run of two minutes, resets the back-off.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from enum import Enum, auto
 from typing import Final
 
 from ottla.queries.failures import FailureClass, QueryFailure
-from ottla.queries.states import State
+from ottla.queries.states import QueryStatus
 
 BACK_OFF_FIRST_MS: Final = 1_000
 BACK_OFF_MAX_MS: Final = 60_000
 SUPERSEDED_MS: Final = 60_000
-"""A worker may have been superseded by one that was frozen and does not know yet that it is out."""
+"""The other process may be a frozen one that will notice later that it has been replaced."""
 RESTARTS_MAX: Final = 3
-"""In a row, for a cause that nobody knows."""
+"""In a row, for an unknown cause."""
 HEALTHY_AFTER_MS: Final = 120_000
-"""A query without new records has no batches: a run that lasts so long is a success, too."""
+"""A run of this length counts as a success, because a query without new records has no batches."""
 
 
 class Phase(Enum):
@@ -54,46 +54,46 @@ class Phase(Enum):
 
 
 class Recovery(Enum):
-    """What a specification says to a failure that would be the end of its query."""
+    """A specification's answer to a failure that would end its query."""
 
     NONE = auto()
     AT_ONCE = auto()
     """The cause has been removed."""
     WITH_BACK_OFF = auto()
-    """Somebody wants another try of the same."""
+    """The application wants another attempt."""
 
 
 # -- events
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """Somebody wants it to run, now: also one that has failed, or that waits for its next try."""
+class StartQuery:
+    """Run the query now, also one that has failed or that waits for its next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """Somebody wants it not to run."""
+class StopQuery:
+    """Stop the query."""
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
-    """What it runs has changed: the run that there is ends, and the next one begins."""
+class RestartQuery:
+    """The specification has changed: end the current run and start the next one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class RunStart:
     run: int
 
 
 @dataclass(frozen=True, slots=True)
-class BatchSucceeded:
+class BatchSuccess:
     run: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The run, or the attempt to start it. Without a failure: it was stopped, or is complete."""
+class RunEnd:
+    """The run, or the attempt to start it, has ended. Without a failure: stopped or complete."""
 
     run: int
     failure: QueryFailure | None = None
@@ -105,24 +105,33 @@ class RetryDue:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveryResult:
     recovery: Recovery
 
 
-Event = Begin | End | Restart | Started | BatchSucceeded | Ended | RetryDue | Recovered
+Event = (
+    StartQuery
+    | StopQuery
+    | RestartQuery
+    | RunStart
+    | BatchSuccess
+    | RunEnd
+    | RetryDue
+    | RecoveryResult
+)
 
 
 # -- instructions
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartRun:
     run: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """See to it that this run ends; `Ended` is the answer."""
+class StopRun:
+    """Stop this run; `RunEnd` is the answer."""
 
     run: int
 
@@ -134,16 +143,16 @@ class RetryAt:
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """Ask the specification; `Recovered` is the answer."""
+    """Call the specification's `recover`; `RecoveryResult` is the answer."""
 
     failure: QueryFailure
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """For people and for logs. `retry_ms` is how long it waits for the restart `attempt`."""
+class StatusReport:
+    """A state change for users and logs. `retry_ms` is the delay before restart `attempt`."""
 
-    state: State
+    state: QueryStatus
     failure: QueryFailure | None = None
     attempt: int = 0
     retry_ms: int = 0
@@ -152,27 +161,28 @@ class Report:
         if self.failure is None:
             return f"Query {name} is {self.state}"
         why = f"{self.failure.cause} [{self.failure.kind}]"
-        if self.state is State.RESTARTING:
+        if self.state is QueryStatus.RESTARTING:
             seconds = self.retry_ms / 1000
             return f"Query {name} restarts in {seconds:g} s (attempt {self.attempt}): {why}"
         return f"Query {name} is {self.state} after {self.attempt} restarts: {why}"
 
 
-Instruction = Start | Stop | RetryAt | Recover | Report
+Instruction = StartRun | StopRun | RetryAt | Recover | StatusReport
 
 
 class RestartPolicy:
-    """How long to wait after a failure, and when to give up."""
+    """The delay after a failure, and when to give up."""
 
-    def __init__(self) -> None:
+    def __init__(self, back_off_first_ms: int = BACK_OFF_FIRST_MS) -> None:
+        self._back_off_first_ms = back_off_first_ms
         self.attempt = 0
-        """Restarts since something went well."""
+        """Restarts since the last success."""
 
     def succeeded(self) -> None:
         self.attempt = 0
 
     def wait_ms(self, failure: QueryFailure) -> int | None:
-        """Until the next try; None: there is none."""
+        """The delay until the next attempt; None: give up."""
         if failure.kind is FailureClass.FATAL:
             return None
         if failure.kind is FailureClass.UNKNOWN and self.attempt >= RESTARTS_MAX:
@@ -185,68 +195,68 @@ class RestartPolicy:
     def back_off_ms(self) -> int:
         self.attempt += 1
         doublings = min(self.attempt - 1, 16)
-        return int(min(BACK_OFF_FIRST_MS * 2**doublings, BACK_OFF_MAX_MS))
+        return int(min(self._back_off_first_ms * 2**doublings, BACK_OFF_MAX_MS))
 
 
-class Query:
-    """One query. There is never more than one run of it: `Start` is given only when the run before
-    has ended, or none was."""
+class QueryLifecycle:
+    """The state machine of one query. It never has two runs: it returns `StartRun` only when there
+    is no run, because two runs would write to the same checkpoint."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: RestartPolicy | None = None) -> None:
         self.phase = Phase.IDLE
         self.restarts = 0
-        """In all its life, for people."""
-        self._policy = RestartPolicy()
+        """Since its creation, for users."""
+        self._policy = policy or RestartPolicy()
         self._wanted = False
         self._changed = False
-        """While its specification was asked."""
+        """The specification changed during a recovery."""
         self._run = 0
         self._started_ms = 0
         self._failure: QueryFailure | None = None
 
     @property
     def unproven(self) -> bool:
-        """It has failed, and no batch has succeeded since: whether one has is worth asking."""
+        """It has failed and no batch has succeeded since, so the supervisor polls for one."""
         return self._policy.attempt > 0
 
     def handle(self, event: Event, now_ms: int) -> list[Instruction]:
         match event:
-            case Begin():
+            case StartQuery():
                 return self._begin(now_ms)
-            case End():
+            case StopQuery():
                 return self._end()
-            case Restart():
+            case RestartQuery():
                 return self._restart(now_ms)
             case RetryDue():
                 return self._start(now_ms) if self.phase is Phase.BACKING_OFF else []
-            case Recovered(recovery):
+            case RecoveryResult(recovery):
                 return self._recovered(recovery, now_ms)
-            case Started(run) | BatchSucceeded(run) | Ended(run) if run != self._run:
-                return []  # of a run that is over
-            case Started():
+            case RunStart(run) | BatchSuccess(run) | RunEnd(run) if run != self._run:
+                return []  # of an earlier run
+            case RunStart():
                 return self._started(now_ms)
-            case BatchSucceeded():
+            case BatchSuccess():
                 self._policy.succeeded()
                 return []
-            case Ended(failure=failure):
+            case RunEnd(failure=failure):
                 return self._ended(failure, now_ms)
 
-    # -- what people want
+    # -- requests
 
     def _begin(self, now_ms: int) -> list[Instruction]:
         self._wanted = True
         if self.phase is Phase.BACKING_OFF:
             return self._start(now_ms)
         if self.phase in (Phase.IDLE, Phase.FAILED):
-            self._policy.succeeded()  # of one that has failed: a person has looked at it
-            return [Report(State.STARTING), *self._start(now_ms)]
+            self._policy.succeeded()  # a user's request resets the back-off of a failed query
+            return [StatusReport(QueryStatus.STARTING), *self._start(now_ms)]
         return []
 
     def _restart(self, now_ms: int) -> list[Instruction]:
         if self.phase in (Phase.STARTING, Phase.RUNNING):
             self._wanted = True
             self.phase = Phase.STOPPING
-            return [Stop(self._run)]
+            return [StopRun(self._run)]
         self._changed = self.phase is Phase.RECOVERING
         return self._begin(now_ms)
 
@@ -254,28 +264,29 @@ class Query:
         self._wanted = False
         if self.phase in (Phase.STARTING, Phase.RUNNING):
             self.phase = Phase.STOPPING
-            return [Stop(self._run)]
+            return [StopRun(self._run)]
         if self.phase in (Phase.BACKING_OFF, Phase.FAILED, Phase.IDLE):
             return self._idle()
-        return []  # STOPPING, RECOVERING: as soon as that is done
+        return []  # STOPPING, RECOVERING: their result ends in IDLE
 
-    # -- what becomes of a run
+    # -- the course of a run
 
     def _start(self, now_ms: int) -> list[Instruction]:
         assert self._wanted
+        assert self.phase not in (Phase.STARTING, Phase.RUNNING), "two runs of one query"
         self.phase = Phase.STARTING
         self._run += 1
         self._started_ms = now_ms
-        return [Start(self._run)]
+        return [StartRun(self._run)]
 
     def _started(self, now_ms: int) -> list[Instruction]:
         if self.phase is Phase.STOPPING:
-            return [Stop(self._run)]  # there was nothing to be stopped when it was asked for
+            return [StopRun(self._run)]  # the stop request came before there was a run to stop
         if self.phase is not Phase.STARTING:
             return []
         self.phase = Phase.RUNNING
         self._started_ms = now_ms
-        return [Report(State.RUNNING)]
+        return [StatusReport(QueryStatus.RUNNING)]
 
     def _ended(self, failure: QueryFailure | None, now_ms: int) -> list[Instruction]:
         if self.phase is Phase.STOPPING:
@@ -306,14 +317,14 @@ class Query:
         if recovery is Recovery.WITH_BACK_OFF:
             return self._back_off(self._policy.back_off_ms(), now_ms)
         self.phase = Phase.FAILED
-        return [Report(State.FAILED, self._failure, self._policy.attempt)]
+        return [StatusReport(QueryStatus.FAILED, self._failure, self._policy.attempt)]
 
     def _back_off(self, wait_ms: int, now_ms: int) -> list[Instruction]:
         self.phase = Phase.BACKING_OFF
         self.restarts += 1
-        report = Report(State.RESTARTING, self._failure, self._policy.attempt, wait_ms)
+        report = StatusReport(QueryStatus.RESTARTING, self._failure, self._policy.attempt, wait_ms)
         return [report, RetryAt(now_ms + wait_ms)]
 
     def _idle(self) -> list[Instruction]:
         self.phase = Phase.IDLE
-        return [Report(State.STOPPED)]
+        return [StatusReport(QueryStatus.STOPPED)]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.queries.failures import RunFailed, cause_of
+from ottla.queries.failures import FailedRun, cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -18,19 +18,22 @@ log = logging.getLogger("ottla.queries")
 WATCH_S: Final = 0.2
 IDLE_WAIT_S_MAX: Final = 3.0
 IDLE_LOOK_S: Final = 0.01
-THREAD_GONE: Final = "Spark's thread for this query has died, and it said nothing."
-ENDED: Final = "Spark has ended this query, and nobody had asked for it."
+THREAD_GONE: Final = "Spark's thread for this query has died without an error."
+ENDED: Final = "Spark has ended this query without a stop request."
 
 
 class QueryRun:
-    """`finite`: it reads what is there now, and is complete then."""
+    """`finite`: the query reads what exists at its start, and is complete then."""
 
     polls_block = False
-    """`poll` does more than ask Spark: the supervisor must not wait for it."""
+    """`poll` may block on more than Spark, so the supervisor runs it in another thread."""
 
     waits_for_data = False
-    """Its source waits inside of the trigger until there is something to read: the trigger is
-    active all the time, and the time between two batches is when it has found no data."""
+    """The source waits for data inside the trigger. So the trigger is always active, and the query
+    is between batches when no data is available."""
+
+    idle_wait_s_max = IDLE_WAIT_S_MAX
+    """How long `stop` waits for a gap between two batches."""
 
     def __init__(self, query: StreamingQuery, *, finite: bool = False) -> None:
         self.query = query
@@ -42,36 +45,36 @@ class QueryRun:
         return bool(self.query.isActive)
 
     def poll(self) -> bool:
-        """True: it is complete. RunFailed: it has ended otherwise."""
+        """True if the query is complete. Raises FailedRun if it has ended otherwise."""
         lives = self._thread is None or self._thread.isAlive()
         if self.active:
             if lives:
                 return False
             self.query.stop()
-            raise RunFailed(THREAD_GONE)
+            raise FailedRun(THREAD_GONE)
         error = self.query.exception()
         if error is not None:
-            raise RunFailed(str(error))
+            raise FailedRun(str(error))
         if not self._finite:
-            raise RunFailed(ENDED)
+            raise FailedRun(ENDED)
         return True
 
     def stop(self) -> None:
-        """Between two batches if there is a gap soon, else in the middle of one. When it returns
-        Spark's thread of the query has ended, and with it what reads and writes for it."""
+        """Stops between two batches if a gap comes soon, else in the middle of one. When it
+        returns, Spark's query thread has ended, and with it all its reads and writes."""
         try:
             self._stop()
         except Exception as error:
-            # Spark may be gone before its queries. Then it can't be asked for the query's name.
-            log.warning("A query did not stop in order: %s", cause_of(error))
+            # Spark may have exited before its queries; then not even the query's name is known.
+            log.warning("Failed to stop a query cleanly: %s", cause_of(error))
 
     def _stop(self) -> None:
-        deadline = time.monotonic() + IDLE_WAIT_S_MAX
+        deadline = time.monotonic() + self.idle_wait_s_max
         while self.active and time.monotonic() < deadline:
             if self._is_between_batches(self.query.status):
                 break
             time.sleep(IDLE_LOOK_S)
-        # Also one that is not active any more: Spark says so before its thread has ended.
+        # Also if it is inactive: Spark reports that before the query's thread has ended.
         self.query.stop()
 
     def _is_between_batches(self, status: Mapping[str, Any]) -> bool:
@@ -80,7 +83,7 @@ class QueryRun:
         return self.waits_for_data and not status.get("isDataAvailable")
 
     def has_succeeded(self) -> bool:
-        """Whether a batch of this run is done. An idle query has progress, too, without one."""
+        """True if this run has completed a batch. (An idle query reports progress without one.)"""
         try:
             progress = self.progress()
         except Exception:
@@ -91,7 +94,7 @@ class QueryRun:
         return as_dict(self.query.lastProgress)
 
     def figures(self) -> dict[str, Any]:
-        """Rows, lag and speed of the last batch, as QueryState names them."""
+        """Rows, lag and rate of the last batch, by QueryState's field names."""
         try:
             return figures_in(self.progress())
         except Exception:
@@ -99,7 +102,7 @@ class QueryRun:
 
 
 def completed(run: QueryRun, cancelled: Callable[[], bool]) -> bool:
-    """Waits for a finite run. False: it was cancelled, and has stopped."""
+    """Waits for a finite run. False if it was cancelled; it has stopped then."""
     try:
         while not cancelled():
             if run.poll():
@@ -113,10 +116,10 @@ def completed(run: QueryRun, cancelled: Callable[[], bool]) -> bool:
 
 
 def thread_of(query: StreamingQuery) -> Any:
-    """Java's thread that runs it; None where it is not ours to see, as with Spark Connect.
+    """The Java thread that runs the query; None where it is not accessible, as in Spark Connect.
 
-    An error in the wrong moment (of the stack, of memory) ends the thread, and Spark goes on saying
-    that the query is active.
+    A StackOverflowError or OutOfMemoryError at the wrong moment kills the thread, and Spark keeps
+    reporting the query as active.
     """
     inner = getattr(query, "_jsq", None)
     if inner is None:
@@ -142,7 +145,7 @@ def figures_in(progress: dict[str, Any]) -> dict[str, Any]:
 
 def _lag(source: dict[str, Any]) -> int:
     latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
-    return sum(max(offset - end.get(place, 0), 0) for place, offset in latest.items())
+    return sum(max(offset - end.get(partition, 0), 0) for partition, offset in latest.items())
 
 
 def _offsets(data: Any) -> dict[tuple[str, str], int]:
@@ -155,7 +158,7 @@ def _offsets(data: Any) -> dict[tuple[str, str], int]:
         return {}
     inner = data.get("offsets")
     if isinstance(inner, dict) and all(isinstance(found, dict) for found in inner.values()):
-        data = inner  # a sink connector's: the number of its batch goes with them
+        data = inner  # a sink connector's offsets, stored beside its batch number
     return {
         (topic, partition): int(offset)
         for topic, partitions in data.items()
@@ -168,6 +171,6 @@ def _offsets(data: Any) -> dict[tuple[str, str], int]:
 def as_dict(progress: Any) -> dict[str, Any]:
     if not progress:
         return {}
-    text = getattr(progress, "json", None)  # Spark's is a dictionary, too, of its own objects
+    text = getattr(progress, "json", None)  # Spark's progress is a dict of Spark's own objects
     found: dict[str, Any] = progress if text is None else json.loads(text)
     return found

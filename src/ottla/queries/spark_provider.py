@@ -1,7 +1,7 @@
-"""SparkProvider: the Spark session of a process, started when it is first needed.
+"""SparkProvider: the Spark session of a process, started on first use.
 
-A session whose JVM has died, or which has ended by itself, is replaced by a new one; each user of
-it has a session of its own beside it, made again whenever that happens.
+A session whose JVM has died, or that has stopped, is replaced by a new one. Each user derives a
+separate session from it (OwnSession), and derives it again after a replacement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("ottla.queries")
 
 
 class SparkProvider:
-    """Whoever calls it waits for Spark; `begin` starts it in the background."""
+    """Calling it waits for Spark; `begin` starts Spark in the background."""
 
     def __init__(self, start: Callable[[], SparkSession]) -> None:
         self._start = start
@@ -34,7 +34,7 @@ class SparkProvider:
         self._tried = threading.Event()
         self._session: SparkSession | None = None
         self.trouble = ""
-        """Why it could not be started, when it was last tried."""
+        """Why the last start failed; empty if it did not."""
 
     @property
     def state(self) -> str:
@@ -43,7 +43,7 @@ class SparkProvider:
         return "failed" if self.trouble else "ready"
 
     def begin(self, when_done: Callable[[], None] | None = None) -> None:
-        """Once; `when_done` is called when Spark is there, or has failed to be."""
+        """Starts Spark once; `when_done` is called when it is ready or has failed."""
         with self._beginning:
             self._when_done = when_done or self._when_done
             if self._thread is None:
@@ -53,12 +53,12 @@ class SparkProvider:
     def _run(self) -> None:
         try:
             self._started()
-        except Exception:  # no Java, no memory, no master: told wherever Spark is asked for
-            log.exception("Spark did not start")
+        except Exception:  # no Java, memory or master: callers of Spark raise it, too
+            log.exception("Failed to start Spark")
         self._when_done()
 
     def __call__(self) -> SparkSession:
-        """StartError: it does not start."""
+        """Raises StartError if Spark does not start."""
         if self._thread is not None:
             self._tried.wait()
         if self._given_up:
@@ -69,13 +69,13 @@ class SparkProvider:
             raise StartError(f"Spark did not start: {self.trouble}") from error
 
     def wait(self) -> str:
-        """What kept it from starting, or nothing."""
+        """Why Spark did not start, or an empty string."""
         self.begin()
         self._tried.wait()
         return self.trouble
 
     def give_up(self) -> None:
-        """Whoever waits need not: the process is being stopped."""
+        """Releases all waiting callers, because the process is stopping."""
         if not self._tried.is_set():
             self.trouble = "the server was stopped first"
             self._given_up = True
@@ -90,10 +90,10 @@ class SparkProvider:
     def _started(self) -> SparkSession:
         with self._lock:
             if self._session is not None and not session.lives(self._session):
-                log.error("Spark has ended; it starts again")
+                log.error("Spark has stopped; restarting it")
                 self._session = None
             if self._session is None:
-                log.info("Spark starts")
+                log.info("Starting Spark")
                 try:
                     self._session = self._start()
                     self.trouble = ""
@@ -107,8 +107,8 @@ class SparkProvider:
 
 
 class OwnSession:
-    """A session of our own: what is set there is nobody else's business. `prepare` makes it from
-    the one that there is for all."""
+    """A separate session, whose settings do not affect others. `prepare` derives it from the
+    process's session."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class OwnSession:
         self._session: SparkSession | None = None
 
     def get(self) -> SparkSession:
-        """Also makes it the one of this thread."""
+        """The session, made active in this thread."""
         with self._lock:
             if self._session is None or not session.lives(self._session):
                 self._session = self._prepare(self._spark())
@@ -129,7 +129,7 @@ class OwnSession:
             return self._session
 
     def take(self) -> SparkSession | None:
-        """Whoever takes it ends it."""
+        """Hands the session over; the caller stops it."""
         with self._lock:
             taken, self._session = self._session, None
             return taken

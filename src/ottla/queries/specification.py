@@ -1,4 +1,4 @@
-"""QuerySpecification: what the supervisor has to know of a query that it runs."""
+"""QuerySpecification: what the supervisor needs to know of a query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.queries.failures import QueryFailure, failure_of
-from ottla.queries.lifecycle import Recovery, Report
+from ottla.queries.lifecycle import Recovery, StatusReport
 from ottla.queries.query_run import QueryRun
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ Cancelled = Callable[[], bool]
 class QuerySpecification:
     """A query that Spark runs as one streaming query, which `begin` starts.
 
-    Queries that are more than that say how they start, what a failure means and what to do before
-    they are given up. `start`, `failed` and `recover` may wait; `reported` must not.
+    Subclasses override how a query starts, what a failure means and how to recover from it.
+    `start`, `failed` and `recover` may block; `reported` must not.
     """
 
     def __init__(self, name: str, begin: Callable[[], StreamingQuery] | None = None) -> None:
@@ -27,17 +27,17 @@ class QuerySpecification:
         self._streaming_query = begin
 
     def start(self, cancelled: Cancelled) -> QueryRun | None:
-        """None: there is nothing to run now. Whoever waits asks `cancelled` now and then."""
+        """None: there is nothing to run now. A start that waits must poll `cancelled`."""
         assert self._streaming_query is not None
         return QueryRun(self._streaming_query())
 
     def failed(self, error: Exception) -> QueryFailure:
-        """A run, or its start, has ended with this error."""
+        """Classifies the error that ended a run or its start."""
         return failure_of(error)
 
     def recover(self, failure: QueryFailure) -> Recovery:
-        """The query is about to be given up: can the cause be removed?"""
+        """Called before the query fails for good: removes the cause if it can."""
         return Recovery.NONE
 
-    def reported(self, report: Report) -> None:
-        """It is in another state."""
+    def reported(self, report: StatusReport) -> None:
+        """Called on every state change."""

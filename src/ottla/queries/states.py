@@ -1,4 +1,4 @@
-"""How a query is, for people: its state, why it failed last, what its last batch did."""
+"""The state of a query for users: its status, its last failure, its last batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class State(StrEnum):
+class QueryStatus(StrEnum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     RESTARTING = "RESTARTING"
@@ -17,22 +17,23 @@ class State(StrEnum):
     STOPPED = "STOPPED"
 
 
-# The state of a query with several parts is that of the part that is worst off.
+# A query with several parts has the worst status of its parts.
 _WORST: Final = (
-    State.FAILED,
-    State.RESTARTING,
-    State.STARTING,
-    State.STOPPED,
-    State.PAUSED,
-    State.RUNNING,
+    QueryStatus.FAILED,
+    QueryStatus.RESTARTING,
+    QueryStatus.STARTING,
+    QueryStatus.STOPPED,
+    QueryStatus.PAUSED,
+    QueryStatus.RUNNING,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class QueryState:
-    """`failed_ms` is when it last failed. `rows` were read in the last batch, `lag` are not yet."""
+    """`failed_ms` is the time of the last failure, `rows` the size of the last batch, `lag` the
+    number of unread records."""
 
-    state: State
+    state: QueryStatus
     cause: str = ""
     failed_ms: int = 0
     restarts: int = 0
@@ -41,24 +42,24 @@ class QueryState:
     rows_per_second: float = 0.0
     batch_ms: int = 0
     batch: int = -1
-    """The number of the last batch that is done."""
+    """The number of the last completed batch."""
     metrics: dict[str, object] = field(default_factory=dict)
 
 
 def worst(states: Iterable[QueryState]) -> QueryState:
-    """Of all parts of a query."""
+    """The state of a query from those of its parts."""
     parts = list(states)
     if not parts:
-        return QueryState(State.STARTING)
-    first = min(parts, key=lambda each: _WORST.index(each.state))
-    failed = max(parts, key=lambda each: each.failed_ms)
+        return QueryState(QueryStatus.STARTING)
+    first = min(parts, key=lambda part: _WORST.index(part.state))
+    failed = max(parts, key=lambda part: part.failed_ms)
     return QueryState(
         first.state,
         first.cause or failed.cause,
         failed.failed_ms,
-        sum(each.restarts for each in parts),
+        sum(part.restarts for part in parts),
         parts[0].rows,
-        max(each.lag for each in parts),
+        max(part.lag for part in parts),
         parts[0].rows_per_second,
-        max(each.batch_ms for each in parts),
+        max(part.batch_ms for part in parts),
     )

@@ -1,9 +1,8 @@
-"""Supervisor: one thread that keeps all queries of a process in the state that is wanted.
+"""Supervisor: one thread that keeps all queries of a process in their desired state.
 
-The thread takes events (what people want, what became of a run, what time it is), gives each to
-the `lifecycle.Query` it is about, and carries out what that one says. Calls that wait for Spark or
-for a broker (start, stop, recover) have a thread of their own for as long as they take: each query
-has at most one of them at a time.
+The thread takes events (requests, results of runs, due retries), passes each to the state machine
+of its query, and carries out the instructions. Calls that wait for Spark or a broker (start, stop,
+recover) run in a temporary thread; each query has at most one of them at a time.
 """
 
 from __future__ import annotations
@@ -18,37 +17,39 @@ from typing import Any, Final, NamedTuple
 from ottla.queries.failures import QueryFailure, failure_of
 from ottla.queries.launcher import TriggerPolicy
 from ottla.queries.lifecycle import (
-    BatchSucceeded,
-    Begin,
-    End,
-    Ended,
+    BACK_OFF_FIRST_MS,
+    BatchSuccess,
     Event,
     Instruction,
     Phase,
-    Query,
+    QueryLifecycle,
     Recover,
-    Recovered,
     Recovery,
-    Report,
-    Restart,
+    RecoveryResult,
+    RestartPolicy,
+    RestartQuery,
     RetryAt,
     RetryDue,
-    Start,
-    Started,
-    Stop,
+    RunEnd,
+    RunStart,
+    StartQuery,
+    StartRun,
+    StatusReport,
+    StopQuery,
+    StopRun,
 )
 from ottla.queries.query_run import WATCH_S, QueryRun
 from ottla.queries.specification import QuerySpecification
-from ottla.queries.states import QueryState, State
+from ottla.queries.states import QueryState, QueryStatus
 
 log = logging.getLogger("ottla.queries")
 
 STOP_S_MAX: Final = 60.0
-LEVELS: Final = {State.FAILED: logging.ERROR, State.RESTARTING: logging.WARNING}
+LEVELS: Final = {QueryStatus.FAILED: logging.ERROR, QueryStatus.RESTARTING: logging.WARNING}
 
 
-class Posted(NamedTuple):
-    """`done` is set as soon as the event has been handled and the query has no run."""
+class SupervisorEvent(NamedTuple):
+    """An event for a query; `done` is set once it is handled and the query has no run."""
 
     query: SupervisedQuery
     event: Event
@@ -56,53 +57,58 @@ class Posted(NamedTuple):
 
 
 class SupervisedQuery:
-    """A query as its owner has it. What is wanted is said at once; `stop` waits for it."""
+    """A query's handle for its owner. Requests return at once; only `stop` waits."""
 
-    def __init__(self, specification: QuerySpecification, post: Callable[[Posted], None]) -> None:
+    def __init__(
+        self,
+        specification: QuerySpecification,
+        post: Callable[[SupervisorEvent], None],
+        policy: RestartPolicy,
+    ) -> None:
         self.specification = specification
         self.name = specification.name
-        self.lifecycle = Query()
-        """Only the supervisor's thread touches it, and what follows."""
-        self.begun: QueryRun | None = None
-        """A run whose `Started` is on its way."""
+        self.lifecycle = QueryLifecycle(policy)
+        """Only the supervisor's thread uses it and the attributes below."""
+        self.starting_run: QueryRun | None = None
+        """A run whose start event is still queued."""
         self.run: QueryRun | None = None
         self.run_number = 0
         self.cancelled = threading.Event()
         self.retry_at_ms: int | None = None
         self.polling = False
         self.waiting: list[threading.Event] = []
-        """Those who wait until it has stopped."""
+        """Set when the query has stopped."""
         self._post = post
-        self._report = Report(State.STARTING)
-        self._last_failure = Report(State.STARTING)
+        self._report = StatusReport(QueryStatus.STARTING)
+        self._last_failure = StatusReport(QueryStatus.STARTING)
         self._failed_ms = 0
 
     def begin(self) -> None:
-        self._post(Posted(self, Begin()))
+        self._post(SupervisorEvent(self, StartQuery()))
 
     def restart(self) -> None:
-        """What it runs has changed: the next run is by what its specification says then."""
-        self._post(Posted(self, Restart()))
+        """Starts a new run with the changed specification."""
+        self._post(SupervisorEvent(self, RestartQuery()))
 
     def stop_soon(self) -> None:
-        self._post(Posted(self, End()))
+        self._post(SupervisorEvent(self, StopQuery()))
 
     def stop(self, timeout_s: float = STOP_S_MAX) -> bool:
-        """When it returns nothing of the query runs any more. False: not within that time."""
+        """Waits until nothing of the query runs any more; False after the timeout."""
         done = threading.Event()
-        self._post(Posted(self, End(), done))
+        self._post(SupervisorEvent(self, StopQuery(), done))
         if not done.wait(timeout_s):
-            log.warning("Query %s has not stopped within %.0f s", self.name, timeout_s)
+            log.warning("Query %s did not stop within %.0f s", self.name, timeout_s)
         return done.is_set()
 
     def stop_or_raise(self) -> None:
-        """TimeoutError: it still runs."""
+        """Raises TimeoutError if the query still runs."""
         if not self.stop():
             raise TimeoutError(f"Query {self.name} has not stopped")
 
     @property
-    def phase(self) -> State:
-        """Asks nobody; `state` asks Spark, at a price: it tells of the last batch in JSON."""
+    def phase(self) -> QueryStatus:
+        """The last reported status. Cheap, unlike `state`, which parses Spark's progress JSON."""
         return self._report.state
 
     def state(self) -> QueryState:
@@ -116,7 +122,7 @@ class SupervisedQuery:
             **(run.figures() if run is not None else {}),
         )
 
-    def shown(self, report: Report) -> None:
+    def shown(self, report: StatusReport) -> None:
         """Called by the supervisor."""
         self._report = report
         if report.failure is not None:
@@ -126,33 +132,41 @@ class SupervisedQuery:
         try:
             self.specification.reported(report)
         except Exception:
-            log.exception("Query %s: its specification failed on a report", self.name)
+            log.exception("Query %s: its specification failed to handle a report", self.name)
 
 
 class Supervisor:
-    """Its thread lives as long as there is something to supervise."""
+    """Its thread lives while there are queries to supervise."""
 
-    def __init__(self, name: str = "queries") -> None:
+    def __init__(
+        self,
+        name: str = "queries",
+        *,
+        watch_s: float = WATCH_S,
+        back_off_first_ms: int = BACK_OFF_FIRST_MS,
+    ) -> None:
         self.triggers = TriggerPolicy()
-        self._inbox: queue.SimpleQueue[Posted | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[SupervisorEvent | None] = queue.SimpleQueue()
         self._queries: set[SupervisedQuery] = set()
-        """Those that run, or are to."""
+        """The queries that run or should run."""
         self._closing = False
         self._name = name
+        self._watch_s = watch_s
+        self._back_off_first_ms = back_off_first_ms
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def supervise(self, specification: QuerySpecification) -> SupervisedQuery:
-        return SupervisedQuery(specification, self._post)
+        return SupervisedQuery(specification, self._post, RestartPolicy(self._back_off_first_ms))
 
     def close(self) -> None:
-        """Stops what still runs; nothing begins any more."""
+        """Stops all queries; none can start any more."""
         self._post(None)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(STOP_S_MAX)
 
-    def _post(self, posted: Posted | None) -> None:
+    def _post(self, posted: SupervisorEvent | None) -> None:
         with self._lock:
             self._inbox.put(posted)
             if self._thread is None:
@@ -168,7 +182,7 @@ class Supervisor:
             self._post_due()
             if time.monotonic() >= poll_s:
                 self._poll_all()
-                poll_s = time.monotonic() + WATCH_S
+                poll_s = time.monotonic() + self._watch_s
             try:
                 posted = self._inbox.get(timeout=self._wait_s(poll_s))
             except queue.Empty:
@@ -180,8 +194,8 @@ class Supervisor:
                 continue
             try:
                 self._handle(posted)
-            except Exception:  # this thread is the only one: it must not end
-                log.exception("Query %s: %s can't be handled", posted.query.name, posted.event)
+            except Exception:  # all queries depend on this thread: it must not end
+                log.exception("Query %s: failed to handle %s", posted.query.name, posted.event)
 
     def _has_ended(self) -> bool:
         with self._lock:
@@ -191,7 +205,7 @@ class Supervisor:
             return True
 
     def _wait_s(self, poll_s: float) -> float:
-        due = [each.retry_at_ms / 1000 for each in self._queries if each.retry_at_ms is not None]
+        due = [query.retry_at_ms / 1000 for query in self._queries if query.retry_at_ms is not None]
         return max(min([poll_s, *due]) - time.monotonic(), 0.001)
 
     def _post_due(self) -> None:
@@ -199,18 +213,18 @@ class Supervisor:
         for supervised in self._queries:
             if supervised.retry_at_ms is not None and supervised.retry_at_ms <= now_ms:
                 supervised.retry_at_ms = None
-                self._tell(supervised, RetryDue())
+                self._send(supervised, RetryDue())
 
-    def _tell(self, supervised: SupervisedQuery, event: Event) -> None:
-        self._post(Posted(supervised, event))
+    def _send(self, supervised: SupervisedQuery, event: Event) -> None:
+        self._post(SupervisorEvent(supervised, event))
 
-    def _handle(self, posted: Posted) -> None:
+    def _handle(self, posted: SupervisorEvent) -> None:
         supervised, event, done = posted
-        if self._closing and isinstance(event, Begin | Restart):
+        if self._closing and isinstance(event, StartQuery | RestartQuery):
             return
-        if isinstance(event, Started) and event.run == supervised.run_number:
-            supervised.run, supervised.begun = supervised.begun, None
-        if isinstance(event, Ended) and event.run == supervised.run_number:
+        if isinstance(event, RunStart) and event.run == supervised.run_number:
+            supervised.run, supervised.starting_run = supervised.starting_run, None
+        if isinstance(event, RunEnd) and event.run == supervised.run_number:
             supervised.run = None
             supervised.polling = False
             self._count(supervised, 0)
@@ -227,12 +241,12 @@ class Supervisor:
 
     def _carry_out(self, supervised: SupervisedQuery, instruction: Instruction) -> None:
         match instruction:
-            case Start(run):
+            case StartRun(run):
                 self._count(supervised, run)
                 supervised.retry_at_ms = None
                 supervised.cancelled = threading.Event()
                 self._call("start", supervised, self._start, run, supervised.cancelled.is_set)
-            case Stop(run):
+            case StopRun(run):
                 supervised.cancelled.set()
                 if supervised.run is not None:
                     self._call("stop", supervised, self._stop, run, supervised.run)
@@ -240,7 +254,7 @@ class Supervisor:
                 supervised.retry_at_ms = at_ms
             case Recover(failure):
                 self._call("recover", supervised, self._recover, failure)
-            case Report():
+            case StatusReport():
                 supervised.retry_at_ms = None
                 supervised.shown(instruction)
 
@@ -259,7 +273,7 @@ class Supervisor:
             else:
                 self._poll(supervised, supervised.run_number, run)
 
-    # -- calls that may take their time
+    # -- calls that may block
 
     def _call(
         self, what: str, supervised: SupervisedQuery, work: Callable[..., None], *arguments: Any
@@ -277,27 +291,27 @@ class Supervisor:
         try:
             run = supervised.specification.start(cancelled)
         except Exception as error:
-            self._tell(supervised, Ended(number, _failure(supervised, error)))
+            self._send(supervised, RunEnd(number, _failure(supervised, error)))
             return
         if run is None:
-            self._tell(supervised, Ended(number))
+            self._send(supervised, RunEnd(number))
             return
-        supervised.begun = run
-        self._tell(supervised, Started(number))
+        supervised.starting_run = run
+        self._send(supervised, RunStart(number))
 
     def _stop(self, supervised: SupervisedQuery, number: int, run: QueryRun) -> None:
-        # Whatever happens, the run has ended: a query that never hears of it does not start again.
+        # Post the end even after an error: without it the query would stay in STOPPING for ever.
         try:
             run.stop()
         finally:
-            self._tell(supervised, Ended(number))
+            self._send(supervised, RunEnd(number))
 
     def _poll(self, supervised: SupervisedQuery, number: int, run: QueryRun) -> None:
         try:
             if run.poll():
-                self._tell(supervised, Ended(number))
+                self._send(supervised, RunEnd(number))
             elif supervised.lifecycle.unproven and run.has_succeeded():
-                self._tell(supervised, BatchSucceeded(number))
+                self._send(supervised, BatchSuccess(number))
         except Exception as error:
             supervised.polling = True
             self._call("end", supervised, self._failed, number, run, error)
@@ -307,28 +321,28 @@ class Supervisor:
     def _failed(
         self, supervised: SupervisedQuery, number: int, run: QueryRun, error: Exception
     ) -> None:
-        """What can't be asked any more may still run: it is stopped before the next one starts."""
+        """A run that failed a poll may still be alive: stop it before the next one starts."""
         try:
             if run.has_succeeded():
-                self._tell(supervised, BatchSucceeded(number))
+                self._send(supervised, BatchSuccess(number))
             run.stop()
         finally:
-            self._tell(supervised, Ended(number, _failure(supervised, error)))
+            self._send(supervised, RunEnd(number, _failure(supervised, error)))
 
     def _recover(self, supervised: SupervisedQuery, failure: QueryFailure) -> None:
         try:
             recovery = supervised.specification.recover(failure)
         except Exception:
-            log.exception("Query %s can't be recovered", supervised.name)
+            log.exception("Query %s: recovery failed", supervised.name)
             recovery = Recovery.NONE
-        self._tell(supervised, Recovered(recovery))
+        self._send(supervised, RecoveryResult(recovery))
 
 
 def _failure(supervised: SupervisedQuery, error: Exception) -> QueryFailure:
     try:
         return supervised.specification.failed(error)
     except Exception:
-        log.exception("Query %s: its specification failed on a failure", supervised.name)
+        log.exception("Query %s: its specification failed to classify an error", supervised.name)
         return failure_of(error)
 
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.engine.failures import StreamsError
 from ottla.engine.labels import labels
 from ottla.engine.state_folder import is_uri, joined, state_folder
-from ottla.engine.task_files import forget
+from ottla.engine.task_files import delete_obsolete_files
 from ottla.engine.task_plan import TaskPlan
 from ottla.queries.application_settings import ApplicationSettings
-from ottla.queries.application_topics import Piece
-from ottla.queries.cluster import Cluster
+from ottla.queries.application_topics import PreparedSubtopology
+from ottla.queries.cluster import KafkaCluster
 from ottla.queries.launcher import SHUFFLE, QueryLauncher, TriggerPolicy, briefly
-from ottla.queries.sharing import is_local, trouble_of_driver, trouble_of_workers
+from ottla.queries.shared_directory import driver_problem, executor_problem, is_local
 from ottla.queries.spark_provider import OwnSession
-from ottla.queries.starting_positions import Start, StartingPositions
+from ottla.queries.starting_positions import StartingPositions, SubtopologyStart
 from ottla.spark import session, source
-from ottla.spark.checkpoints import Checkpoint, Position
-from ottla.spark.work import packed, pickled, unpickled
+from ottla.spark.checkpoints import Position, QueryCheckpoint
+from ottla.spark.chunk_processor import packed, pickled, unpickled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 
 CELL_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 CELL_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of cells that are on their way to a task at once; Spark would count rows, and a cell is many."""
+"""The bytes of cells per Arrow batch. Spark's limit by rows does not fit: a cell has many rows."""
 TIMED_INTERVAL_MS: Final = 500
-"""Where the clock may be asked for, Spark runs a batch at each trigger, rows or not."""
+"""Where processors may punctuate by wall-clock time, Spark runs a batch at every trigger."""
 
 
 class TaskRuntime:
-    """What all queries of an application need. `spark` is called when the first one starts."""
+    """Starts the queries of an application. `spark` is called when the first one starts."""
 
     def __init__(
         self,
         application_id: str,
         spark: Callable[[], SparkSession],
-        cluster: Cluster,
-        home: Path,
-        wishes: ApplicationSettings,
+        cluster: KafkaCluster,
+        state_dir: Path,
+        settings: ApplicationSettings,
         triggers: TriggerPolicy,
     ) -> None:
         self.application_id = application_id
         self.cluster = cluster
-        self.home = home
-        self.beginning = StartingPositions(application_id, cluster, home, wishes)
+        self.state_dir = state_dir
+        self.beginning = StartingPositions(application_id, cluster, state_dir, settings)
         self._triggers = triggers
-        self._wishes = wishes
+        self._settings = settings
         self._own = OwnSession(spark, self._prepared)
         self._launcher = QueryLauncher()
 
@@ -63,24 +63,24 @@ class TaskRuntime:
         return self._own.get()
 
     def _prepared(self, spark: SparkSession) -> SparkSession:
-        made = _own_session(spark, self._wishes.spark)
+        made = _own_session(spark, self._settings.spark)
         made.conf.set(CELL_BYTES, str(CELL_BYTES_MAX))
         source.register(made)
-        shared = self.tasks_place
-        if not is_uri(shared) and (trouble := trouble_of_workers(made, Path(shared))):
+        shared = self.tasks_folder
+        if not is_uri(shared) and (trouble := executor_problem(made, Path(shared))):
             raise StreamsError(trouble)
         return made
 
     def close(self) -> None:
-        """Through Spark Connect: a session that is left to the end of the process waits there for
-        threads that are gone, for ever. (Else it is one JVM for all, and not ours to stop.)"""
+        """Stops the session if it is a Spark Connect one: at the process's exit it would wait for
+        ever for threads that have ended. (Otherwise the session belongs to the shared JVM.)"""
         made = self._own.take()
         if made is not None and getattr(made, "_sc", None) is None:
             made.stop()
 
     def warm_up(self) -> None:
-        """Starts Spark beside whatever else there is to do first. What goes wrong will do so again
-        when the first query begins, and is told there."""
+        """Starts Spark in the background. An error is ignored here, because the start of the first
+        query raises it again."""
 
         def start() -> None:
             with contextlib.suppress(Exception):
@@ -88,39 +88,41 @@ class TaskRuntime:
 
         threading.Thread(target=start, name=f"spark of {self.application_id}", daemon=True).start()
 
-    def checkpoint(self, piece: Piece) -> Checkpoint:
-        return Checkpoint(self.home / str(piece.number) / "checkpoint")
+    def checkpoint(self, piece: PreparedSubtopology) -> QueryCheckpoint:
+        return QueryCheckpoint(self.state_dir / str(piece.number) / "checkpoint")
 
     @property
-    def tasks_place(self) -> str:
-        """Of all sub-topologies: the state directory, or what `state.dir` says."""
-        place = self._wishes.state_place
-        return joined(place, self.application_id) if place else str(self.home)
+    def tasks_folder(self) -> str:
+        """The parent of all task state: the state directory, or `state.dir`."""
+        folder = self._settings.state_folder
+        return joined(folder, self.application_id) if folder else str(self.state_dir)
 
-    def _tasks(self, piece: Piece) -> str:
-        return joined(self.tasks_place, str(piece.number), "tasks")
+    def _tasks(self, piece: PreparedSubtopology) -> str:
+        return joined(self.tasks_folder, str(piece.number), "tasks")
 
     def begin(
         self,
-        piece: Piece,
-        start: Start,
+        piece: PreparedSubtopology,
+        start: SubtopologyStart,
         take: Callable[[DataFrame, int], None] | None = None,
     ) -> StreamingQuery:
-        """`take` is given the rows of each batch in place of the topics."""
+        """`take` receives the rows of each batch instead of the sink."""
         checkpoint = self.checkpoint(piece)
         if (checkpoint.path / "state").exists():
             raise StreamsError(
-                f"{self.home} is of a former version, which kept the state of tasks elsewhere."
-                " Delete the directory, and the state is restored from topics."
+                f"{self.state_dir} was written by an earlier version with another layout of task"
+                " state. Delete the directory, and the state is restored from topics."
             )
         tasks = state_folder(self._tasks(piece))
         tasks.make()
-        forget(tasks, checkpoint.query_id, checkpoint.last_done)
+        # Before the query starts: no task of this query runs, and the checkpoint says which batch
+        # is the last committed one.
+        delete_obsolete_files(tasks, checkpoint.query_id, checkpoint.last_done)
         spark = self.spark
         plan = self._plan(piece, start)
         rows = self._read(spark, piece, plan, start.offsets)
         if piece.subtopology.stateful and plan.shuffled:
-            rows = _shuffled(rows, plan)
+            rows = _with_shuffle(rows, plan)
         if take is None:
             writer = rows.writeStream.format("ottla").options(**self._sink(piece, start))
         else:
@@ -135,50 +137,50 @@ class TaskRuntime:
             self._check_driver(query, checkpoint)
         return query
 
-    def _check_driver(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
-        if trouble := trouble_of_driver(checkpoint.path / "metadata", self.home):
+    def _check_driver(self, query: StreamingQuery, checkpoint: QueryCheckpoint) -> None:
+        if trouble := driver_problem(checkpoint.path / "metadata", self.state_dir):
             query.stop()
             raise StreamsError(trouble)
 
-    def _sink(self, piece: Piece, start: Start) -> dict[str, str]:
+    def _sink(self, piece: PreparedSubtopology, start: SubtopologyStart) -> dict[str, str]:
         options = {**self.cluster.options(), "ottla.packed": "true"}
-        if not self._wishes.exactly_once:
+        if not self._settings.exactly_once:
             return {**options, "ottla.delivery": "at_least_once"}
         name = self.beginning.query(piece)
         return {**options, "ottla.query.id": name, "ottla.batch.first": str(start.first)}
 
     def _interval_ms(self, timed: bool) -> int:
-        wished = self._wishes.interval_ms
-        if wished is not None:
-            return wished
+        interval_ms = self._settings.interval_ms
+        if interval_ms is not None:
+            return interval_ms
         return max(self._triggers.interval_ms({}), TIMED_INTERVAL_MS if timed else 0)
 
-    def _plan(self, piece: Piece, start: Start) -> TaskPlan:
-        homes = max(1, min(piece.tasks, int(self.spark.conf.get(SHUFFLE) or 1)))
+    def _plan(self, piece: PreparedSubtopology, start: SubtopologyStart) -> TaskPlan:
+        hosts = max(1, min(piece.tasks, int(self.spark.conf.get(SHUFFLE) or 1)))
         return TaskPlan(
             piece.subtopology,
             self.application_id,
             piece.tasks,
             self.cluster.bootstrap_servers,
-            tuple(labels(piece.tasks, homes)),
-            homes,
+            tuple(labels(piece.tasks, hosts)),
+            hosts,
             self._tasks(piece),
             self.cluster.settings,
-            self._wishes.caching,
-            self._wishes.on_failure,
+            self._settings.caching,
+            self._settings.on_failure,
             start.first,
             start.restored,
-            self._wishes.memory_bytes_max,
-            self._wishes.local_folder,
+            self._settings.memory_bytes_max,
+            self._settings.local_folder,
         )
 
     def _read(
-        self, spark: SparkSession, piece: Piece, plan: TaskPlan, start: Position
+        self, spark: SparkSession, piece: PreparedSubtopology, plan: TaskPlan, start: Position
     ) -> DataFrame:
         options = {
             **self.cluster.options(),
             "startingOffsets": json.dumps(start),
-            "maxOffsetsPerTrigger": str(self._wishes.batch_records_max),
+            "maxOffsetsPerTrigger": str(self._settings.batch_records_max),
             "kafka.isolation.level": "read_committed",
             "includeHeaders": "true",
             "ottla.work": packed(_worker(pickled(plan))),
@@ -187,20 +189,22 @@ class TaskRuntime:
         if len(piece.tables) < len(piece.topics):
             options["ottla.first.topics"] = ",".join(piece.tables)
         if piece.subtopology.stateful and not plan.shuffled:
-            options["ottla.work.homes"] = str(plan.homes)
+            options["ottla.work.hosts"] = str(plan.hosts)
         if piece.patterns:
-            exactly = [re.escape(each) for each in piece.topics]
-            options["subscribePattern"] = "|".join(f"(?:{e})" for e in (*exactly, *piece.patterns))
+            exactly = [re.escape(topic) for topic in piece.topics]
+            options["subscribePattern"] = "|".join(
+                f"(?:{pattern})" for pattern in (*exactly, *piece.patterns)
+            )
         else:
             options["subscribe"] = ",".join(piece.topics)
         return spark.readStream.format("ottla").options(**options).load()
 
 
-def _own_session(spark: SparkSession, wishes: Mapping[str, str]) -> SparkSession:
-    """Through Spark Connect a new session has the server's settings, and none of ours."""
+def _own_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A new session. Through Spark Connect it would have only the server's settings."""
     made = spark.newSession()
     if getattr(made, "_sc", None) is None:
-        for name, value in {**session.SETTINGS, **wishes}.items():
+        for name, value in {**session.SETTINGS, **settings}.items():
             if made.conf.isModifiable(name):
                 made.conf.set(name, value)
     return made
@@ -208,14 +212,16 @@ def _own_session(spark: SparkSession, wishes: Mapping[str, str]) -> SparkSession
 
 def _worker(plan: bytes) -> Callable[[], Any]:
     def make() -> Any:
-        from ottla.engine.work import work  # with pandas: not for this process
+        from ottla.engine.subtopology_processor import (
+            subtopology_processor,  # imports pandas, which this process does not need
+        )
 
-        return work(unpickled(plan), plan)
+        return subtopology_processor(unpickled(plan), plan)
 
     return make
 
 
-def _shuffled(rows: DataFrame, plan: TaskPlan) -> DataFrame:
-    from ottla.engine.task_calls import STEPPED, step
+def _with_shuffle(rows: DataFrame, plan: TaskPlan) -> DataFrame:
+    from ottla.engine.task_calls import RESULT_SCHEMA, run_tasks
 
-    return rows.repartition(plan.homes, "task").mapInArrow(step(plan), STEPPED)
+    return rows.repartition(plan.hosts, "task").mapInArrow(run_tasks(plan), RESULT_SCHEMA)

@@ -19,8 +19,8 @@
 Attributes: bits 0-2 compression, 3 timestamp type (1 = LogAppendTime), 4 transactional, 5 control,
 6 base timestamp holds the delete horizon (KIP-534).
 
-A batch passes through the broker by these 61 bytes alone; nobody on that path looks at its records.
-What `check_batches` answers, by who wrote the batch:
+The broker handles a batch by these 61 bytes alone and does not look at its records. The errors of
+`check_batches`, by the origin of the batch:
 
     what is wrong                                       client             coordinator  leader
     no batch at all                                     INVALID_RECORD     the same     fine
@@ -40,12 +40,12 @@ What `check_batches` answers, by who wrote the batch:
     transactional without a producer id                 INVALID_RECORD     fine         fine
     timestamp type LogAppendTime                        INVALID_TIMESTAMP  fine         fine
 
-Kafka 4 answers the same but for three things. It drops a torn tail after a whole batch and
-calls a torn first one INVALID_RECORD; here a client that miscounts its bytes is told so. It has
-no name for an unknown codec. And it looks into every record, which here only a compacted topic
-asks for (`records_without_key`).
+Kafka 4 answers the same with three exceptions. It drops a torn batch after a whole one and calls a
+torn first one INVALID_RECORD; here a client that miscounts its bytes gets an error. It has no error
+for an unknown codec. And it checks every record, which here only a compacted topic needs
+(`records_without_key`).
 
-A leader's batches may be compacted, so that counts and deltas no longer match, and may end
+A leader's batches may be compacted, so counts and deltas no longer match, and may end
 anywhere, as a fetch is cut by size. zstd before Produce v7 is the handler's: `uses_zstd`.
 """
 
@@ -72,7 +72,7 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
 COMPRESSION_MAX = 4  # zstd
-SEQUENCE_MASK = 0x7FFFFFFF  # sequences go on at 0 after 2^31 - 1
+SEQUENCE_MASK = 0x7FFFFFFF  # after 2^31 - 1 sequences continue at 0
 OFFSET_MAX = (1 << 63) - 2  # an end offset, which is one more, must have room as well
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
@@ -93,20 +93,20 @@ _UINT32 = struct.Struct(">I")
 _INT16 = struct.Struct(">h")
 
 
-class Origin(IntEnum):
-    """Who wrote the batches: a client is trusted least, a leader has checked them before."""
+class AppendOrigin(IntEnum):
+    """Where batches come from. A client is trusted least; a leader has checked its batches."""
 
     CLIENT = 0
     COORDINATOR = 1
     LEADER = 2
 
 
-_CLIENT = Origin.CLIENT  # looking a member up by name costs more than the comparison
-_LEADER = Origin.LEADER
+_CLIENT = AppendOrigin.CLIENT  # looking a member up by name costs more than the comparison
+_LEADER = AppendOrigin.LEADER
 
 
 class BatchHeader:
-    """The 61 bytes before a batch's records, and where in the data they stood."""
+    """The 61 bytes before a batch's records, and their position in the data."""
 
     __slots__ = (
         "attributes",
@@ -232,11 +232,11 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_batches(
-    data: Buffer, *, batch_size_max: int, origin: Origin = Origin.CLIENT
+    data: Buffer, *, batch_size_max: int, origin: AppendOrigin = AppendOrigin.CLIENT
 ) -> list[BatchHeader]:
-    """The headers of the batches in `data`, all of them fit to be appended; or KafkaError.
+    """The headers of the batches in `data`; KafkaError if any of them must not be appended.
 
-    The table at the head of this file says which error stands for what, and whom it is asked of.
+    The table at the head of this file lists the errors.
     """
     view = data if isinstance(data, memoryview) else memoryview(data)
     end = len(view)
@@ -291,13 +291,13 @@ def check_batches(
 
 
 def uses_zstd(data: Buffer) -> bool:
-    """Whether a client's payload is zstd, which Produce allows from v7 on (KIP-110)."""
+    """True if a client's payload is zstd, which Produce allows from v7 on (KIP-110)."""
     position = CRC_DATA_POSITION + 1  # the low byte of the attributes
     return len(data) > position and data[position] & COMPRESSION_MASK == ZSTD
 
 
 def patch(data: memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """The leader's two fields, written in place; the checksum does not cover them."""
+    """Write the leader's two fields in place; the checksum does not cover them."""
     _INT64.pack_into(data, position, base_offset)
     _INT32.pack_into(data, position + LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -328,7 +328,7 @@ def build_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """One batch of `records`, which get the offsets from `base_offset` on, whatever theirs say."""
+    """One batch of `records`; they get the offsets from `base_offset` on, whatever they had."""
     if not records:
         raise ValueError("a batch has at least one record")
     attributes = compression
@@ -362,7 +362,7 @@ def build_batch(
 
 
 def write_batch(header: BatchHeader, payload: Buffer) -> bytes:
-    """The bytes of a batch with these header fields and this payload, already compressed.
+    """The bytes of a batch with these header fields and this compressed payload.
 
     Size, magic and checksum are worked out here; the header's own are not looked at.
     """
@@ -410,7 +410,7 @@ def _check_leader_append(header: BatchHeader, from_client: bool) -> None:
 
 
 def _no_header(view: memoryview, position: int) -> KafkaError:
-    """Too short for a v2 header: a torn one, unless it is an old message, which may be whole."""
+    """Too short for a v2 header: a torn batch, or a whole message of an older format."""
     if position + CRC_POSITION <= len(view):
         magic = view[position + CRC_POSITION - 1]
         if magic < MAGIC:
@@ -420,7 +420,7 @@ def _no_header(view: memoryview, position: int) -> KafkaError:
 
 def _not_a_batch(size: int, magic: int, position: int) -> KafkaError:
     if 0 <= magic < MAGIC:
-        return _invalid(f"magic {magic}: only record batches of magic 2 are taken")
+        return _invalid(f"magic {magic}: only record batches of magic 2 are accepted")
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"size {size}, magic {magic} at {position}")
 
 

@@ -10,7 +10,7 @@ from typing import Final
 Buffer = bytes | bytearray | memoryview
 
 
-def _load() -> Callable[..., int]:
+def _load_checksum() -> Callable[..., int]:
     """The C function of the package crc32c, without the package's own import.
 
     That looks up installed distributions and sets up a command line: 60 ms, a third of the time
@@ -29,5 +29,5 @@ def _load() -> Callable[..., int]:
     return function_of_package
 
 
-# The checksum of bytes, read in place: pass a memoryview to cover a part without a copy.
-crc32c: Final = _load()
+# The checksum of a buffer; pass a memoryview to cover a part of one without a copy.
+crc32c: Final = _load_checksum()

@@ -1,4 +1,4 @@
-"""Kafka's five codecs over cramjam, with a bound on what comes out.
+"""Kafka's compression types by cramjam, with a bound on the decompressed size.
 
     id  name    what is on the wire
     0   none    the records themselves
@@ -8,8 +8,8 @@
     3   lz4     the LZ4 frame format
     4   zstd    zstd frames, with or without a content size (Java and librdkafka stream them)
 
-Output grows inside a buffer of ours and never past `size_max`: a batch of a megabyte can claim to
-hold terabytes, so no length that a client wrote is believed before it is held against the bound.
+The output buffer grows up to `size_max` and no further. A batch of a megabyte can claim to hold
+terabytes, so every length that a client wrote is checked against that bound before it is used.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ ZSTD = 4
 
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")  # the id is the index
 
-# Levels that Kafka's topic configs compression.{gzip,lz4,zstd}.level default to (KIP-390).
+# The defaults of Kafka's topic configs compression.{gzip,lz4,zstd}.level (KIP-390).
 GZIP_LEVEL = 6
 LZ4_LEVEL = 9
 ZSTD_LEVEL = 3
 
-# What one batch may unpack to where the caller names no bound of its own. Two orders of magnitude
-# above the default max.message.bytes: real text compresses 100 to 1, bombs 1000 to 1 and more.
+# The bound on a decompressed batch if the caller passes none. Two orders of magnitude above the
+# default max.message.bytes: real text compresses 100 to 1, zip bombs 1000 to 1 and more.
 DECOMPRESSED_SIZE_MAX = 128 * 1024 * 1024
 
 _OUTPUT_SIZE_MIN = (
@@ -43,14 +43,14 @@ _OUTPUT_SIZE_MIN = (
 )  # the first guess at an output is never smaller: most batches fit at once
 _OUTPUT_GROWTH = 8
 
-# cramjam reports an output buffer that is too small only in words; a test pins them.
+# cramjam reports a full output buffer only by its error message; a test pins the text.
 _OUTPUT_FULL = "failed to write whole buffer"
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(
     ">ii", 1, 1
 )  # version, oldest version that can read it
-_XERIAL_BLOCK_SIZE = 32 * 1024  # of plain bytes in a block, as the Java library cuts them
+_XERIAL_BLOCK_SIZE = 32 * 1024  # uncompressed bytes per block, as in the Java library
 _LENGTH = struct.Struct(">i")
 
 
@@ -68,19 +68,19 @@ def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
         return _compress_lz4(data, LZ4_LEVEL if level is None else level)
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
-    raise _unknown(codec)
+    raise _unsupported_compression(codec)
 
 
 def _compress_lz4(data: Buffer, level: int) -> bytes:
-    """Blocks that do not refer to each other: the Java client reads no others."""
+    """With independent blocks, because the Java client reads no others."""
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))  # it takes nothing else
     return bytes(compressor.finish())
 
 
 def decompress(codec: int, data: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
-    """The plain bytes of a payload. CORRUPT_MESSAGE for bytes that are not of that codec,
-    MESSAGE_TOO_LARGE for more than `size_max` of them, as a producer then sends smaller batches."""
+    """The decompressed payload. CORRUPT_MESSAGE if the bytes are not of that codec;
+    MESSAGE_TOO_LARGE beyond `size_max`, which makes a producer send smaller batches."""
     if codec == NONE:
         if len(data) > size_max:
             raise _too_large(codec, size_max)
@@ -96,11 +96,11 @@ def decompress(codec: int, data: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MA
             return _decompress_growing(codec, data, size_max)
     except cramjam.DecompressionError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{CODEC_NAMES[codec]}: {error}") from error
-    raise _unknown(codec)
+    raise _unsupported_compression(codec)
 
 
 def _decompress_growing(codec: int, data: Buffer, size_max: int) -> bytes:
-    """One call into a guessed buffer; a larger one for as long as it is full and the bound allows.
+    """Decompress into a buffer of a guessed size, then larger ones while it is full.
 
     Repeating from the start costs at most an eighth more, and keeps the bound exact: a streaming
     decompressor gives no say in how much one piece of input may unpack to.
@@ -175,5 +175,5 @@ def _too_large(codec: int, size_max: int) -> KafkaError:
     )
 
 
-def _unknown(codec: int) -> KafkaError:
+def _unsupported_compression(codec: int) -> KafkaError:
     return KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {codec}")

@@ -1,11 +1,11 @@
-"""Control records: the markers which end a transaction in every partition that it touched.
+"""Control records: the markers that end a transaction in each of its partitions.
 
     key    version i16 (0), type i16 (0 = ABORT, 1 = COMMIT)
     value  version i16 (0), coordinator epoch i32
 
-A marker is the only record of a batch that has the control and the transactional bit, the
-producer's id and epoch, and no sequence. Consumers skip it; brokers find the end of the transaction
-by it.
+A marker is the only record of its batch, which has the control and the transactional bit, the
+producer's id and epoch, and no sequence. Consumers skip it; to brokers it is the end of the
+transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.records.record import Record, read_records
 ABORT = 0
 COMMIT = 1
 
-CONTROL_SIZE_MAX = 4096  # what a marker may unpack to; ours have 20 bytes
+CONTROL_SIZE_MAX = 4096  # of a marker's batch, decompressed; Ottla's have 20 bytes
 
 _VERSION = 0
 _KEY = struct.Struct(">hh")
@@ -43,7 +43,7 @@ class Marker:
 def build_marker(
     marker: Marker, *, producer_id: int, producer_epoch: int, timestamp: int, leader_epoch: int = -1
 ) -> bytes:
-    """The batch that a transaction's coordinator has each of its partitions append."""
+    """The batch with a marker, which each partition of the transaction appends."""
     record = Record(
         timestamp=timestamp,
         key=_KEY.pack(_VERSION, COMMIT if marker.commit else ABORT),
@@ -60,12 +60,12 @@ def build_marker(
 
 
 def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
-    """The marker in a control batch; None for other kinds, which only a quorum's own log has.
+    """The marker in a control batch; None for other control records, which only KRaft logs have.
 
     Later versions may append fields to key and value, and so longer ones are read too.
     """
     records = read_records(data, header, size_max=CONTROL_SIZE_MAX)
-    if not records:  # the cleaner leaves the header of a marker that it has removed
+    if not records:  # the cleaner may keep the header of a marker that it has removed
         return None
     key, value = records[0].key, records[0].value
     if key is None or len(key) < _KEY.size:

@@ -1,6 +1,6 @@
-"""Records inside a batch: read for those few who must look at them, written for our own batches.
+"""Records inside a batch: read where they must be checked, written for the broker's own batches.
 
-    length          varint   of what follows
+    length          varint   of the rest
     attributes      i8       none defined
     timestamp delta varlong  to the batch's base timestamp
     offset delta    varint   to the batch's base offset
@@ -32,7 +32,7 @@ _PAYLOAD_POSITION = 61  # batch.BATCH_OVERHEAD; batch.py imports this module
 
 
 class RecordErrors(KafkaError):
-    """INVALID_RECORD, with what is wrong with which record of the batch (KIP-467)."""
+    """INVALID_RECORD, with the index and the error of each bad record in the batch (KIP-467)."""
 
     def __init__(self, records: list[tuple[int, str]]) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class RecordErrors(KafkaError):
 
 
 class Record:
-    """One record with its offset and timestamp made whole."""
+    """One record with its absolute offset and timestamp."""
 
     __slots__ = ("headers", "key", "offset", "timestamp", "value")
 
@@ -93,7 +93,7 @@ def read_records(
 
 
 def parse_records(payload: bytes, header: BatchHeader) -> list[Record]:
-    """The records of a batch from its payload, which is no longer compressed."""
+    """The records of a batch from its decompressed payload."""
     _check_count(header.record_count, len(payload))
     records = _parse(payload, header.record_count, header.base_offset, header.base_timestamp)
     if records and records[-1].offset > header.last_offset:
@@ -105,7 +105,7 @@ def parse_records(payload: bytes, header: BatchHeader) -> list[Record]:
 
 
 def _parse(payload: bytes, count: int, base_offset: int, base_timestamp: int) -> list[Record]:
-    """Every varint's first byte is read in place: most have no second, and a call costs more."""
+    """Reads each varint's first byte in place: most have no second, and a call costs more."""
     payload_size = len(payload)
     delta_last = -1
     records: list[Record] = []
@@ -168,7 +168,7 @@ def _parse(payload: bytes, count: int, base_offset: int, base_timestamp: int) ->
 
 
 def check_keys(data: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> None:
-    """A compacted topic takes no record without a key, and so no batch that has one.
+    """A compacted topic refuses records without a key, and so every batch that has one.
 
     Produce names the records from v8 on: `RecordErrors.records` holds them.
     """
@@ -180,7 +180,7 @@ def check_keys(data: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSE
 def records_without_key(
     data: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> list[int]:
-    """Which records of a batch, counted from 0, have no key."""
+    """The indexes, from 0, of a batch's records that have no key."""
     payload = read_payload(data, header, size_max=size_max)
     _check_count(header.record_count, len(payload))
     indexes: list[int] = []
@@ -209,7 +209,7 @@ def records_without_key(
 def read_payload(
     data: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> bytes:
-    """The records of a batch as they were before compression."""
+    """The decompressed records of a batch."""
     start = header.position + _PAYLOAD_POSITION
     end = header.position + header.size
     if end > len(data) or start > end:
@@ -220,7 +220,7 @@ def read_payload(
 def write_records(
     records: Sequence[Record], offset_deltas: Iterable[int], base_timestamp: int
 ) -> bytes:
-    """The payload of a batch: `records` one after the other, before compression."""
+    """The payload of a batch, uncompressed: one record after the other."""
     payload = bytearray()
     for record, offset_delta in zip(records, offset_deltas, strict=True):
         body = bytearray(1)  # attributes
@@ -265,7 +265,7 @@ def write_varint(out: bytearray, number: int) -> None:
 
 
 def _varint(data: bytes, position: int, number: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte, `number`, says that there is more."""
+    """The rest of an unsigned varint whose first byte, `number`, has the continuation bit."""
     number &= 0x7F
     shift = 7
     while True:
@@ -294,7 +294,7 @@ def _varlong(data: bytes, position: int, number: int) -> tuple[int, int]:
 
 
 def _read_headers(payload: bytes, position: int, headers: list[tuple[str, bytes | None]]) -> int:
-    """Appends to `headers` what stands at `position`, and gives the position after it.
+    """Append the headers at `position` to `headers`; returns the position after them.
 
     A name that is not UTF-8 keeps its bytes as surrogates, so that writing it gives them back.
     """
@@ -318,7 +318,7 @@ def _read_headers(payload: bytes, position: int, headers: list[tuple[str, bytes 
 
 
 def _wrapped(number: int) -> int:
-    """As 64 bits would have it: two timestamps at both ends of time are -1 apart, not 2^64 - 1."""
+    """Wrap to 64 bits: the smallest and the largest timestamp are -1 apart, not 2^64 - 1."""
     return ((number - INT64_MIN) & 0xFFFFFFFFFFFFFFFF) + INT64_MIN
 
 
@@ -331,7 +331,7 @@ def _write_bytes(out: bytearray, data: bytes | None) -> None:
 
 
 def _check_count(count: int, size: int) -> None:
-    """A count that the payload cannot hold is refused before anything is made for it."""
+    """Refuse a count that the payload cannot hold, before anything is allocated for it."""
     if count < 0 or count * RECORD_SIZE_MIN > size:
         raise _invalid(f"{count} records in {size} bytes")
 

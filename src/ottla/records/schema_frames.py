@@ -1,4 +1,4 @@
-"""What the records of a batch name as their schemas, read without making records of them.
+"""The schema ids in the records of a batch, read without building the records.
 
 A frame is the bytes in which a key or a value names its schema (see `ottla.schemas.framing`): the
 first five, 17 with a GUID, or those of a header. A null has none. What names no schema is a frame,
@@ -15,7 +15,7 @@ from ottla.records.record import RECORD_SIZE_MIN, Record, read_varint
 ID_SIZE = 5
 GUID_SIZE = 17
 GUID_MAGIC = 1
-FRAMED = 2 * ID_SIZE  # the least size of what has an id, in zig-zag
+FRAMED = 2 * ID_SIZE  # the least size of a key or value that has an id, in zigzag
 HEADER_END = b"_schema_id"  # of both headers
 KEY_HEADER = "__key_schema_id"
 VALUE_HEADER = "__value_schema_id"
@@ -24,10 +24,10 @@ VALUE_NAME = b"__value_schema_id"
 VARINT_BITS_MAX = 35
 
 
-def distinct_frames(
+def distinct_schema_frames(
     payload: bytes, count: int, *, keys: bool, values: bool
 ) -> tuple[set[bytes], set[bytes]]:
-    """HOT. The frames of the keys and of the values of `count` records, as far as they are wanted.
+    """HOT. The distinct frames of the keys and of the values of `count` records.
 
     Varints are read in place, because a call costs as much as the rest of a record.
     """
@@ -35,7 +35,7 @@ def distinct_frames(
         raise _invalid(f"{count} records in {len(payload)} bytes")
     key_frames: set[bytes] = set()
     value_frames: set[bytes] = set()
-    key_frame = value_frame = b"\0"  # the last one: most are like the one before
+    key_frame = value_frame = b"\0"  # the last one: most records have the same as the one before
     looked_at_headers = False
     position = 0
     try:
@@ -96,7 +96,7 @@ def distinct_frames(
 
 
 class _HeadedRecords:
-    """HOT. Records of which some name their schemas in headers."""
+    """HOT. The same for records of which some name their schemas in headers."""
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
@@ -109,7 +109,7 @@ class _HeadedRecords:
     def frames(self, count: int, keys: bool, values: bool) -> tuple[set[bytes], set[bytes]]:
         key_frames: set[bytes] = set()
         value_frames: set[bytes] = set()
-        last_key = last_value = b""  # most are like the one before
+        last_key = last_value = b""  # most records have the same as the one before
         try:
             for _ in range(count):
                 self.next_record()
@@ -130,13 +130,13 @@ class _HeadedRecords:
         return key_frames, value_frames
 
     def next_record(self) -> None:
-        """Where its key and value name their schemas; a null has the size -1."""
+        """Find the schema ids of the record's key and value; a null has the size -1."""
         payload = self.payload
         size = self.varint()
         end: i64 = self.position + (size >> 1)
         if size & 1 or end > len(payload):
             raise _invalid("record length")
-        position: i64 = self.position + 1  # behind the attributes
+        position: i64 = self.position + 1  # after the attributes
         for _ in range(2):  # timestamp, offset
             while payload[position] > 0x7F:
                 position += 1
@@ -176,7 +176,7 @@ class _HeadedRecords:
             self.key_at, self.key_size = at, size
 
     def sized(self) -> i64:
-        """The size of what begins here, and the position behind it; -1 for null."""
+        """The size of the field at this position, and the position after it; -1 for null."""
         size = self.varint()
         if size & 1:
             return -1
@@ -184,7 +184,7 @@ class _HeadedRecords:
         return size >> 1
 
     def varint(self) -> i64:
-        """As it was before zig-zag: the lowest bit is its sign."""
+        """Undo zigzag: the lowest bit is the sign."""
         number: i64 = self.payload[self.position]
         self.position += 1
         if number < 0x80:
@@ -203,7 +203,7 @@ class _HeadedRecords:
 
 
 def frames_of(record: Record) -> tuple[bytes | None, bytes | None]:
-    """The frames of one record's key and value, its headers' first."""
+    """The frames of one record's key and value; headers win over prefixes."""
     key = None if record.key is None else _frame(record.key, 0, len(record.key))
     value = None if record.value is None else _frame(record.value, 0, len(record.value))
     for name, data in record.headers:
@@ -220,14 +220,14 @@ def _frame(data: bytes, position: int, size: int) -> bytes:
 
 
 def _added(frames: set[bytes], payload: bytes, position: int, size: int) -> bytes:
-    """The frame that is now in the set. A GUID's differs from all that five bytes can be."""
+    """Add a frame to the set and return it. A GUID's frame differs from any five bytes."""
     frame = _frame(payload, position, size)
     frames.add(frame)
     return frame if len(frame) == ID_SIZE and not frame[0] else b"\0"
 
 
 def _large(payload: bytes, position: int) -> tuple[int, int]:
-    """A varint of three bytes or more, as it was before zig-zag: the lowest bit is its sign."""
+    """A varint of three bytes or more, with zigzag undone: the lowest bit is the sign."""
     number, position = read_varint(payload, position)
     return (number << 1) ^ (number >> 31), position
 

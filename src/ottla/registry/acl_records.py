@@ -1,9 +1,9 @@
-"""Rules for subjects as records of `_schemas_acl`: one rule, one key, so that compaction keeps it.
+"""ACLs of subjects as records of `_schemas_acl`: one key for each ACL, for compaction.
 
     {"keytype":"ACL","resource":"SUBJECT","name":"orders-","pattern":"PREFIXED",
      "principal":"User:ann","host":"*","operation":"READ","permission":"ALLOW","magic":0}
 
-The value is `{}`, or null for a rule that is gone.
+The value is `{}`, or null for a deleted ACL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.registry.topic_records import encoded
 ACL: Final = "ACL"
 PRESENT: Final = b"{}"
 REGISTRY_NAME: Final = "schema-registry"
-"""The name of the one resource of its kind, as `kafka-cluster` is for brokers."""
+"""The name of the only resource of this type, as `kafka-cluster` is for brokers."""
 OPERATIONS: Final = {
     RegistryResource.SUBJECT: (
         *(AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.DESCRIBE),
@@ -55,7 +55,7 @@ def acl_record(acl: Acl) -> KeyValue:
 
 
 def read_acl(key: bytes) -> Acl | None:
-    """None for another kind of record; ValueError for a rule that can't be read."""
+    """None for another type of record; ValueError for an ACL that can't be read."""
     try:
         fields = json.loads(key)
         if fields["keytype"] != ACL:
@@ -77,10 +77,10 @@ def read_acl(key: bytes) -> Acl | None:
 
 
 def registry_acl_problem(acl: Acl) -> str | None:
-    """Why a rule can't be made, or None."""
+    """Why an ACL can't be created, or None."""
     resource = RegistryResource(acl.resource)
     if acl.operation not in OPERATIONS[resource]:
-        names = ", ".join(each.name for each in OPERATIONS[resource])
+        names = ", ".join(operation.name for operation in OPERATIONS[resource])
         return f"The operations on a {resource.name} are {names}"
     if resource is RegistryResource.REGISTRY and acl.name != REGISTRY_NAME:
         return f"The only valid name for the REGISTRY resource is {REGISTRY_NAME}"

@@ -1,8 +1,8 @@
-"""Rights per subject, turned on by the broker's settings or by Confluent's.
+"""Authorization of subjects, enabled by the broker's settings or by Confluent's.
 
 authorizer.class.name                        as on the broker: either of Kafka's classes
 confluent.schema.registry.authorizer.class   Confluent's SchemaRegistryAclAuthorizer, the same here
-confluent.schema.registry.acl.topic          where the rules are: kafkastore.topic and _acl
+confluent.schema.registry.acl.topic          the topic of the ACLs: kafkastore.topic and _acl
 super.users, allow.everyone.if.no.acl.found  as on the broker
 """
 
@@ -45,8 +45,8 @@ class AuthorizerSettings:
 def authorizer_of(
     properties: Mapping[str, str], access: AccessSettings
 ) -> AuthorizerSettings | None:
-    """None: everybody who comes in may do everything. KafkaError(INVALID_CONFIG) for less than was
-    asked for."""
+    """None: every caller may do everything. KafkaError(INVALID_CONFIG) for settings that ask for
+    more than there is."""
     given = [
         (name, properties.get(name, "").strip(), known)
         for name, known in ((CLASS, KAFKA), (CONFLUENT_CLASS, (CONFLUENT,)))
@@ -60,7 +60,7 @@ def authorizer_of(
                 raise wrong(f"{name} is a Java class; {CLASS}={KAFKA[0]} is built in")
         return None
     if access.is_open:
-        raise wrong(f"{CLASS} needs to know who asks: set {METHOD} to BASIC or BEARER")
+        raise wrong(f"{CLASS} needs authenticated callers: set {METHOD} to BASIC or BEARER")
     return authorizer_settings(properties)
 
 

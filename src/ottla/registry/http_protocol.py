@@ -1,7 +1,7 @@
-"""uvicorn's HTTP, with limits for strangers: nobody holds a connection or memory for long.
+"""uvicorn's HTTP protocol with limits, so that no client holds a connection or memory for long.
 
-A request, its body included, arrives within REQUEST_S_MAX, or its connection ends; its headers have
-at most HEADER_BYTES_MAX. A client that does not read its answer is cut off with the connection.
+A request with its body must arrive within REQUEST_S_MAX, or the connection is closed; its headers
+have at most HEADER_BYTES_MAX. A client that does not read its response is disconnected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if len(self.connections) > CONNECTIONS_MAX:
             transport.abort()
             return
-        self._begin()  # one that says nothing at all has its limit, too
+        self._begin()  # an idle new connection has a limit, too
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end()
@@ -61,7 +61,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        # A transport closes when the other side has taken all that is left, which may be never.
+        # A transport closes once the peer has read everything, which may be never.
         self.loop.call_later(FLUSH_S_MAX, self.transport.abort)
 
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""What a change of the registry comes to."""
+"""The result of a decision: records and an answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KeyValue = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class RegistryChange(Generic[T]):
-    """Records to append, all or none, and what to answer once they are in the log."""
+    """Records to append, all or none, and the answer once they are in the log."""
 
     answer: T
     records: Sequence[KeyValue] = ()

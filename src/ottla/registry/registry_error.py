@@ -1,4 +1,4 @@
-"""What the registry refuses, with Confluent's codes and words."""
+"""The registry's errors, with Confluent's codes and messages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 UNPROCESSABLE: Final = 422
-# Registry 8.1 answers 409; later ones 40901. Clients look at the status.
+# Registry 8.1 answers 409; later ones 40901. Clients check the status.
 INCOMPATIBLE: Final = 409
 CODE_DIVISOR: Final = 100
 
 
 class RegistryError(Exception):
-    """`code` as in the answer's body; the status is its first three digits."""
+    """`code` as in the answer's body; its first three digits are the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""Metadata and rule sets: their shape is checked and their fields get Confluent's order.
+"""Metadata and rule sets: their shape is checked, their fields get Confluent's order.
 
-The registry stores them; clients carry rules out.
+The registry only stores rules; clients run them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUPS: Final = (
     ("encodingRules", DOMAIN_MODES),
 )
 DEFAULT_KIND: Final = "TRANSFORM"
-DEFAULT_MODE: Final = "WRITEREAD"  # of a migration rule, too, which may not have it
+DEFAULT_MODE: Final = "WRITEREAD"  # also of a migration rule, which then fails
 ENVIRONMENTS: Final = ("ALL", "CLIENT", "GATEWAY", "SERVER", "NONE")
 BOTH_WAYS: Final = ("WRITEREAD", "UPDOWN")  # modes that may have an action for each way
 NAME_LETTERS_MAX: Final = 256
@@ -44,8 +44,8 @@ def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
         isinstance(tags, dict)
         and isinstance(properties, dict)
         and isinstance(sensitive, list)
-        and all(isinstance(each, list) for each in tags.values())
-        and all(isinstance(each, str) for each in properties.values())
+        and all(isinstance(tag, list) for tag in tags.values())
+        and all(isinstance(property_, str) for property_ in properties.values())
     )
     if not right:
         raise RegistryError(400, "Malformed request: metadata has the wrong type")
@@ -60,14 +60,14 @@ def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def checked_rule_set(rule_set: dict[str, Any] | None) -> dict[str, Any] | None:
-    """RegistryError 42210 in Confluent's words; 400 for what is no rule set at all."""
+    """RegistryError 42210 with Confluent's message; 400 if it is not a rule set."""
     if rule_set is None:
         return None
     names: set[str] = set()
     found: dict[str, Any] = {}
     for group, modes in GROUPS:
         rules = rule_set.get(group) or []
-        if not isinstance(rules, list) or not all(isinstance(each, dict) for each in rules):
+        if not isinstance(rules, list) or not all(isinstance(entry, dict) for entry in rules):
             raise RegistryError(400, f"Malformed request: {group} is not a list of rules")
         checked = [_checked_rule(rule, group, modes, names) for rule in rules]
         if checked:
@@ -82,7 +82,7 @@ def merged(
     given: Mapping[str, Any] | None,
     override: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Metadata in three layers: what comes later wins, name by name."""
+    """Metadata in three layers: the last one wins, for each name."""
     layers = [layer for layer in (default, given, override) if layer is not None]
     if not layers:
         return None
@@ -101,7 +101,7 @@ def merged_rules(
     given: Mapping[str, Any] | None,
     override: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Rule sets in three layers: a rule of a later layer replaces one of the same name."""
+    """Rule sets in three layers: a later layer's rule replaces an earlier one of the same name."""
     layers = [layer for layer in (default, given, override) if layer is not None]
     if not layers:
         return None
@@ -110,8 +110,8 @@ def merged_rules(
         for group, _ in GROUPS:
             if rules := layer.get(group):
                 news = {rule["name"]: rule for rule in rules}
-                kept = [rule for rule in found.get(group, []) if rule["name"] not in news]
-                found[group] = [*kept, *rules]
+                remaining = [rule for rule in found.get(group, []) if rule["name"] not in news]
+                found[group] = [*remaining, *rules]
         if layer.get("enableAt"):
             found["enableAt"] = layer["enableAt"]
     return {name: found[name] for name in (*dict(GROUPS), "enableAt") if name in found}
@@ -120,7 +120,7 @@ def merged_rules(
 def _checked_rule(
     rule: Mapping[str, Any], group: str, modes: tuple[str, ...], names: set[str]
 ) -> dict[str, Any]:
-    """Fields in Confluent's order, tags and params in theirs."""
+    """Fields, tags and params in Confluent's order."""
     kind = _one_of(rule.get("kind") or DEFAULT_KIND, KINDS, "kind")
     mode = _one_of(rule.get("mode") or DEFAULT_MODE, (*MIGRATION_MODES, *DOMAIN_MODES), "mode")
     name, tags, params = rule.get("name"), rule.get("tags") or [], rule.get("params") or {}
@@ -128,9 +128,9 @@ def _checked_rule(
         all(isinstance(rule.get(field), str | None) for field in TEXT_FIELDS)
         and isinstance(rule.get("disabled"), bool | None)
         and isinstance(tags, list)
-        and all(isinstance(each, str) for each in tags)
+        and all(isinstance(tag, str) for tag in tags)
         and isinstance(params, dict)
-        and all(isinstance(each, str) for each in params.values())
+        and all(isinstance(param, str) for param in params.values())
     )
     if not right:
         raise RegistryError(400, f"Malformed request: a field of rule {name} has the wrong type")
@@ -152,7 +152,7 @@ def _checked_rule(
         "mode": mode,
         "disabled": bool(rule.get("disabled")),
         **({"tags": sorted(set(tags))} if tags else {}),
-        **({"params": {each: params[each] for each in sorted(params)}} if params else {}),
+        **({"params": {param: params[param] for param in sorted(params)}} if params else {}),
     }
     return {field: found[field] for field in RULE_FIELDS if field in found}
 
@@ -171,7 +171,7 @@ def _check_name(name: str | None) -> None:
 
 
 def _one_of(value: object, words: tuple[str, ...], what: str) -> str:
-    """Confluent's registry can't even read a request with another word, which is a 400."""
+    """Confluent's registry fails to parse other words, which is a 400."""
     if not isinstance(value, str) or value not in words:
         raise RegistryError(400, f"Malformed request: {what} is {value}, not {', '.join(words)}")
     return value

@@ -1,11 +1,11 @@
-"""One instance's copy of `_schemas`: follows the topic, and writes what a decision says.
+"""One instance's copy of `_schemas`: follows the topic, and appends the records of decisions.
 
     async with SchemaLog(...) as log:
         answer = await log.write(lambda state: decide(state))
 
 Any number of instances may do so. A decision is made on the state at the end of the log, and its
-records are appended only if nothing came between (topic.py); otherwise it is made once more.
-The state belongs to the event loop's thread; threads only speak to brokers.
+records are appended only if no other record came in between (topic.py); otherwise the decision is
+made again. The state belongs to the event loop's thread; the other threads only talk to brokers.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ FOLLOW_WAIT_MS: Final = 1000
 RETRY_S: Final = 0.2
 ATTEMPTS_MAX: Final = 200
 EPOCH_LIFE_S: Final = 12 * 3600.0
-"""A broker forgets a producer that is silent for a day (producer.id.expiration.ms), and a
-transactional id after a week: half a day later an instance takes a new epoch before it writes."""
-EPOCH_MAX: Final = 32767  # never given by a coordinator: the last that it gives is one less
-EPOCHS_MANY: Final = 1 << 14  # no producer of another program comes near
+"""A broker forgets an idle producer after a day (producer.id.expiration.ms), and a transactional id
+after a week: after half a day an instance takes a new epoch before it writes."""
+EPOCH_MAX: Final = 32767  # coordinators stop one below
+EPOCHS_MANY: Final = 1 << 14  # no producer of another program gets near this
 SEQUENCE_MAX: Final = (1 << 31) - 1
 NOOP: Final = b'{"keytype":"NOOP","magic":0}'
-# What an append may fail with because another writer was there first, or because nobody knows
-# whether it happened: the log says what is so.
+# Errors of an append that may mean that another writer was first, or that leave the outcome open:
+# the log has the answer.
 LOST: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -58,23 +58,24 @@ class ReplayedState(Protocol):
     def apply(self, record: Record) -> None: ...
 
 
-class AppendUnderWay:
-    """Whether a batch of ours has come by in the log."""
+class PendingAppend:
+    """Whether our batch has been seen in the log."""
 
     def __init__(self, token: WriteToken, pairs: list[KeyValue]) -> None:
         last_sequence = (token.next_sequence + len(pairs) - 1) & SEQUENCE_MAX
         self._place = (token.producer_id, token.producer_epoch, last_sequence)
         self._pairs = pairs
-        self.landed = False
+        self.is_in_log = False
 
     def see(self, batch: LoggedBatch) -> None:
         place = (batch.producer_id, batch.producer_epoch, batch.last_sequence)
         if place == self._place:
-            self.landed = [(each.key, each.value) for each in batch.records] == self._pairs
+            self.is_in_log = [(record.key, record.value) for record in batch.records] == self._pairs
 
 
 class SchemaLog(Generic[S]):
-    """`reader` and `writer` are two connections: the reader waits at the end of the topic."""
+    """`reader` and `writer` are two connections, because the reader waits at the end of the
+    topic."""
 
     def __init__(
         self,
@@ -89,24 +90,24 @@ class SchemaLog(Generic[S]):
         self._new_state = new_state
         self._now_ms = now_ms
         self.state = new_state()
-        self.position = -1  # the offset of the next record that the state does not have
+        self.position = -1  # the offset of the next record to apply
         self.cluster_id = ""
         self._sequences: dict[int, tuple[int, int]] = {}  # producer id -> epoch, last sequence
         self._producer_id = -1
         self._epoch_ends = 0.0
-        self._append_under_way: AppendUnderWay | None = None
+        self._pending: PendingAppend | None = None
         self._writing = asyncio.Lock()
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="ottla-registry-writer")
         self._follow_thread = ThreadPoolExecutor(1, thread_name_prefix="ottla-registry-reader")
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the whole topic, which is created if need be; then follow it."""
+        """Read the whole topic, creating it if need be; then follow it."""
         await self.load()
         self._follower = asyncio.create_task(self._follow())
 
     async def load(self) -> None:
-        """All of `start` for those who need the state once."""
+        """`start`, for callers that need the state once."""
         self.cluster_id = await self._blocking(self._writer.prepare)
         await self._reload()
 
@@ -116,12 +117,12 @@ class SchemaLog(Generic[S]):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._follower
         await asyncio.to_thread(self._threads.shutdown)
-        await asyncio.to_thread(self._follow_thread.shutdown)  # waits for the Fetch under way
+        await asyncio.to_thread(self._follow_thread.shutdown)  # waits for the Fetch in flight
         self._writer.close()
         self._reader.close()
 
     async def catch_up(self) -> None:
-        """Know all that was committed before this call."""
+        """Wait until the state has everything that was committed before this call."""
         while True:
             read = await self._blocking(partial(self._writer.read, self.position, wait_ms=0))
             self._take(read)
@@ -129,7 +130,7 @@ class SchemaLog(Generic[S]):
                 return
 
     async def write(self, decide: Callable[[S], RegistryChange[T]]) -> T:
-        """Decide at the end of the log, append, answer. Whatever `decide` raises is final."""
+        """Decide at the end of the log, append, answer. An exception of `decide` is final."""
         async with self._writing:
             for attempt in range(ATTEMPTS_MAX):
                 await self.catch_up()
@@ -143,17 +144,17 @@ class SchemaLog(Generic[S]):
         )
 
     async def _append(self, pairs: Sequence[KeyValue]) -> bool:
-        """True when exactly these records are in the log, behind all that the state knows."""
+        """True if exactly these records are in the log, directly behind all that the state has."""
         token = self._next_token()
         if token is None:
             await self._take_epoch()
-            return False  # the log has moved on meanwhile: decide once more
-        return await self._landed(token, pairs)
+            return False  # the log has grown meanwhile: decide again
+        return await self._append_and_confirm(token, pairs)
 
-    async def _landed(self, token: WriteToken, pairs: Sequence[KeyValue]) -> bool:
-        """What the log says counts, not the answer: an append that seems to have failed may be
-        there, and one that succeeded may be another writer's with the same sequence number."""
-        self._append_under_way = under_way = AppendUnderWay(token, list(pairs))
+    async def _append_and_confirm(self, token: WriteToken, pairs: Sequence[KeyValue]) -> bool:
+        """The log decides, not the response: an append that seems to have failed may be in the log,
+        and one that seems successful may be another writer's with the same sequence number."""
+        self._pending = pending = PendingAppend(token, list(pairs))
         now = self._now_ms()
         records = [Record(timestamp=now, key=key, value=value) for key, value in pairs]
         try:
@@ -162,13 +163,13 @@ class SchemaLog(Generic[S]):
             if error.code not in LOST | UNCERTAIN:
                 raise
             if error.code in UNCERTAIN:
-                log.warning("An append to %s may have failed: %s", self._writer.name, error)
+                log.warning("Append to %s may have failed: %s", self._writer.name, error)
         await self.catch_up()
-        self._append_under_way = None
-        return under_way.landed
+        self._pending = None
+        return pending.is_in_log
 
     def _next_token(self) -> WriteToken | None:
-        """Behind the last batch of the shared producer, whichever instance wrote it."""
+        """Continues the last batch of the shared producer, whichever instance wrote it."""
         epoch, last = self._sequences.get(self._producer_id, (EPOCH_MAX, 0))
         if epoch == EPOCH_MAX or time.monotonic() > self._epoch_ends:
             return None
@@ -178,13 +179,13 @@ class SchemaLog(Generic[S]):
         token = await self._blocking(self._writer.take_epoch)
         epoch_ends = time.monotonic() + EPOCH_LIFE_S
         for exhausted in self._exhausted(token):
-            await self._landed(exhausted, [(NOOP, None)])
-        if await self._landed(token, [(NOOP, None)]):
+            await self._append_and_confirm(exhausted, [(NOOP, None)])
+        if await self._append_and_confirm(token, [(NOOP, None)]):
             self._producer_id, self._epoch_ends = token.producer_id, epoch_ends
 
     def _exhausted(self, token: WriteToken) -> list[WriteToken]:
-        """A coordinator that has no epoch left gives another producer id. The old one could still
-        write with the last epoch: a batch with an epoch beyond it ends that."""
+        """A coordinator without epochs left returns another producer id. The old one could still
+        write with its last epoch, until a batch with a higher epoch fences it."""
         return [
             WriteToken(producer_id, EPOCH_MAX, 0)
             for producer_id, (epoch, _) in self._sequences.items()
@@ -203,19 +204,23 @@ class SchemaLog(Generic[S]):
                     async with self._writing:
                         await self._reload()
                     continue
-                log.warning("%s can't be read: %s", self._reader.name, error)
+                log.warning("Failed to read %s: %s", self._reader.name, error)
                 await asyncio.sleep(RETRY_S)
 
     async def _reload(self) -> None:
-        """From the first record on: at the start, and if the topic is another one than it was."""
+        """Read from the first record: at the start, and if the topic was recreated."""
         if self.position >= 0:
-            log.error("%s does not hold offset %d: read again", self._writer.name, self.position)
+            log.error(
+                "%s has no offset %d any more, rereading it",
+                self._writer.name,
+                self.position,
+            )
         self.state, self._sequences = self._new_state(), {}
         self.position = await self._blocking(self._writer.start_offset)
         await self.catch_up()
 
     def _take(self, read: TopicRead) -> None:
-        """Both connections bring the same batches: each is applied once, in order."""
+        """Both connections read the same batches: each is applied once, in order."""
         for batch in read.batches:
             if batch.next_offset <= self.position:
                 continue
@@ -230,8 +235,8 @@ class SchemaLog(Generic[S]):
         if batch.producer_id < 0:
             return
         self._sequences[batch.producer_id] = (batch.producer_epoch, batch.last_sequence)
-        if self._append_under_way is not None:
-            self._append_under_way.see(batch)
+        if self._pending is not None:
+            self._pending.see(batch)
 
     async def _blocking(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)

@@ -1,4 +1,4 @@
-"""What a client sends to register, to look up or to check a schema."""
+"""Requests to register, to look up or to check a schema."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ottla.registry.stored_schema import AVRO, KINDS, SchemaReference
 
 @dataclass(frozen=True, slots=True)
 class SchemaRequest:
-    """`version` and `id` are None unless they are given; `text` may be empty, which means the text
-    of the version before with other metadata."""
+    """`version` and `id` are None unless given; an empty `text` means the previous version's text
+    with other metadata."""
 
     text: str
     kind: str = AVRO
@@ -26,7 +26,7 @@ class SchemaRequest:
 
 
 def read_schema_request(body: Mapping[str, Any]) -> SchemaRequest:
-    """RegistryError 42201 or 42210; 400 if a field has another type than it should."""
+    """RegistryError 42201 or 42210; 400 if a field has the wrong type."""
     text = _optional(body, "schema", str) or ""
     kind = _optional(body, "schemaType", str) or AVRO
     if kind not in KINDS:
@@ -35,7 +35,7 @@ def read_schema_request(body: Mapping[str, Any]) -> SchemaRequest:
     return SchemaRequest(
         text,
         kind,
-        tuple(_reference(each) for each in _optional(body, "references", list) or ()),
+        tuple(_reference(reference) for reference in _optional(body, "references", list) or ()),
         checked_metadata(_optional(body, "metadata", dict)),
         checked_rule_set(_optional(body, "ruleSet", dict)),
         version if version else None,

@@ -1,10 +1,10 @@
 """A registry's settings, by Confluent's names.
 
-listeners                    http://host:port; the first one counts
+listeners                    http://host:port; the first one is used
 kafkastore.bootstrap.servers kafkastore.topic    schema.registry.group.id
-schema.compatibility.level   the level where nothing is set
+schema.compatibility.level   the default level
 kafkastore.<name>            <name> for the Kafka client: kafkastore.security.protocol, ...
-authorizer.class.name        rights per subject, by the broker's own words: super.users,
+authorizer.class.name        authorization of subjects, with the broker's settings: super.users,
                              allow.everyone.if.no.acl.found
 """
 
@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 
 from ottla.client.tls import http_context, wrong
 from ottla.registry.authorizer_settings import AuthorizerSettings, authorizer_of
+from ottla.registry.kafka_schema_registry import GROUP, KafkaSchemaRegistry
 from ottla.registry.rest.access import REALM
-from ottla.registry.schema_registry import GROUP, SchemaRegistry
 from ottla.registry.server import RegistryServer
 from ottla.registry.state import DEFAULT_LEVEL
 from ottla.registry.subject_access import SUFFIX, SubjectAccess, acl_log
 from ottla.registry.topic import TOPIC
 from ottla.rest.settings import AccessSettings, access_of, warn_if_open
-from ottla.schemas.compatibility.check import LEVELS
+from ottla.schemas.compatibility.incompatibilities import LEVELS
 
 PORT: Final = 8081
 HOST: Final = "127.0.0.1"
@@ -36,7 +36,7 @@ OWN: Final = ("bootstrap.servers", "topic", "topic.replication.factor", "group.i
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """`client`: what a Kafka client is given beside the servers."""
+    """`client`: a Kafka client's settings besides the servers."""
 
     bootstrap_servers: str
     client: Mapping[str, str]
@@ -50,8 +50,8 @@ class RegistrySettings:
     authorizer: AuthorizerSettings | None = None
 
     def server(self) -> RegistryServer:
-        """Bound to its port, and not started."""
-        registry = SchemaRegistry(
+        """A server that is bound to its port, and not started."""
+        registry = KafkaSchemaRegistry(
             self.bootstrap_servers,
             settings=self.client,
             topic=self.topic,
@@ -76,7 +76,7 @@ class RegistrySettings:
 
 
 def settings_of(properties: Mapping[str, str], client: Mapping[str, str]) -> RegistrySettings:
-    """KafkaError(INVALID_CONFIG) says what is wrong. `client` wins over kafkastore.*."""
+    """KafkaError(INVALID_CONFIG) for invalid settings. `client` wins over kafkastore.*."""
     level = properties.get("schema.compatibility.level", DEFAULT_LEVEL).upper()
     if level not in LEVELS:
         raise wrong(f"schema.compatibility.level is one of {', '.join(LEVELS)}, not {level}")
@@ -89,7 +89,7 @@ def settings_of(properties: Mapping[str, str], client: Mapping[str, str]) -> Reg
     servers = store.get("bootstrap.servers", "localhost:9092")
     access = access_of(properties, realm=REALM)
     return RegistrySettings(
-        ",".join(each.rpartition("://")[2] for each in servers.split(",")),
+        ",".join(server.rpartition("://")[2] for server in servers.split(",")),
         {**{name: value for name, value in store.items() if name not in OWN}, **client},
         host,
         port,
@@ -104,7 +104,7 @@ def settings_of(properties: Mapping[str, str], client: Mapping[str, str]) -> Reg
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
     context = http_context(properties)
-    context.set_alpn_protocols(["http/1.1"])  # all that uvicorn speaks
+    context.set_alpn_protocols(["http/1.1"])  # uvicorn has no HTTP/2
     return context
 
 

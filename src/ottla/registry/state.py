@@ -1,7 +1,7 @@
-"""What the records of `_schemas` say: subjects, versions, ids, configs, modes, contexts.
+"""The state behind the records of `_schemas`: subjects, versions, ids, configs, modes, contexts.
 
-`apply` is the only way to change it. Records that make no sense are passed over with a warning: one
-bad record must not keep a registry from starting.
+Only `apply` changes it. Invalid records are skipped with a warning, because one bad record must not
+keep a registry from starting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.registry.subjects import (
 
 DEFAULT_LEVEL: Final = "BACKWARD"
 DEFAULT_MODE: Final = "READWRITE"
-READONLY_OVERRIDE: Final = "READONLY_OVERRIDE"  # for all, whatever a subject's own mode is
+READONLY_OVERRIDE: Final = "READONLY_OVERRIDE"  # wins over every subject's mode
 
 log = logging.getLogger("ottla.registry")
 
@@ -54,26 +54,26 @@ class RegistryState:
             value = None if record.value is None else json.loads(record.value)
             self._apply(key, value, record)
         except (ValueError, KeyError, TypeError, AssertionError) as error:
-            log.warning("Record %d of the topic is passed over: %r", record.offset, error)
+            log.warning("Skipping invalid record at offset %d: %r", record.offset, error)
 
-    # Questions
+    # Queries
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[StoredSchema]:
-        """In the order of their numbers; those that are soft deleted only where asked for."""
+        """In the order of their numbers; soft-deleted ones only if asked for."""
         found = self.subjects.get(subject, {}).values()
-        return [each for each in found if deleted or not each.deleted]
+        return [version for version in found if deleted or not version.deleted]
 
     def latest(self, subject: str, *, deleted: bool = False) -> StoredSchema | None:
-        for each in reversed(self.subjects.get(subject, {}).values()):
-            if deleted or not each.deleted:
-                return each
+        for version in reversed(self.subjects.get(subject, {}).values()):
+            if deleted or not version.deleted:
+                return version
         return None
 
     def version(self, subject: str, version: int) -> StoredSchema | None:
         return self.subjects.get(subject, {}).get(version)
 
     def with_id(self, context: str, id: int) -> list[StoredSchema]:
-        """Every version that has this id, deleted ones too."""
+        """Every version with this id, deleted ones too."""
         return list(self._by_id.get(context, {}).get(id, {}).values())
 
     def id_of(self, context: str, guid: bytes) -> int | None:
@@ -84,7 +84,7 @@ class RegistryState:
         return self._by_guid.get(guid, {})
 
     def referrers(self, subject: str, version: int) -> list[StoredSchema]:
-        """Versions that name this one as a reference."""
+        """Versions that refer to this one."""
         names = self._referrers.get((subject, version), ())
         return [self.subjects[name][number] for name, number in names]
 
@@ -92,7 +92,7 @@ class RegistryState:
         return self.last_ids.get(context, 0) + 1
 
     def config_in_scope(self, subject: str | None) -> dict[str, Any]:
-        """The subject's fields over those of its context, or the global ones, or the built-in."""
+        """The subject's fields over those of its context, the global ones, the built-in ones."""
         found: dict[str, Any] = {"compatibilityLevel": self.default_level}
         for scope in reversed(list(scopes(subject))):
             found |= self.configs.get(scope, {})
@@ -135,7 +135,7 @@ class RegistryState:
             self._set(self.associations, record.key, value and {**key, **value})
         elif kind != topic_records.NOOP and kind not in self._unknown:
             self._unknown.add(kind)
-            log.warning("Records with the keytype %s are passed over", kind)
+            log.warning("Skipping records with the keytype %s", kind)
 
     @staticmethod
     def _set(table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -193,7 +193,7 @@ class RegistryState:
 
 
 def scopes(subject: str | None) -> Iterator[str | None]:
-    """Where a config or a mode of this subject may be kept, nearest first. None is global."""
+    """The places of a subject's config or mode, nearest first. None is global."""
     if subject is not None:
         yield subject
         context = context_of(subject)
@@ -207,8 +207,8 @@ def scopes(subject: str | None) -> Iterator[str | None]:
 
 def _stored(value: dict[str, Any], timestamp: int) -> StoredSchema:
     references = [
-        SchemaReference(each["name"], each["subject"], each["version"])
-        for each in value.get("references") or ()
+        SchemaReference(reference["name"], reference["subject"], reference["version"])
+        for reference in value.get("references") or ()
     ]
     return StoredSchema(
         value["subject"],

@@ -1,4 +1,4 @@
-"""A version of a subject, as a record of `_schemas` has it."""
+"""A version of a subject, as in a record of `_schemas`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ VERSION_PROPERTY: Final = "confluent:version"
 
 
 class SchemaReference(Reference):
-    """A Reference as clients and the topic write it."""
+    """A Reference in the JSON of clients and the topic."""
 
     def fields(self) -> dict[str, Any]:
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
 class StoredSchema:
-    """Slots: a registry holds a hundred thousand of them."""
+    """With slots, because a registry may hold a hundred thousand of these."""
 
     __slots__ = (
         *("deleted", "guid", "id", "kind", "metadata", "references", "rule_set", "subject"),
@@ -80,10 +80,12 @@ def guid_of(
     metadata: Mapping[str, Any] | None,
     rule_set: Mapping[str, Any] | None,
 ) -> bytes:
-    """The MD5 that Confluent's clients compute as well: what is the same schema has one id."""
+    """The MD5 that Confluent's clients compute, too: equal schemas have one id."""
     digest = hashlib.md5(text.encode(), usedforsecurity=False)
-    for each in references:
-        digest.update(each.name.encode() + each.subject.encode() + each.version.to_bytes(4))
+    for reference in references:
+        digest.update(
+            reference.name.encode() + reference.subject.encode() + reference.version.to_bytes(4)
+        )
     if metadata is not None:
         digest.update(b"\1" + b"".join(_metadata_parts(metadata)))
     if rule_set is not None:

@@ -1,7 +1,7 @@
-"""Who may do what with which subject: the broker's authorizer, with rules from a topic.
+"""Authorization of subjects: the broker's authorizer, with ACLs from a topic.
 
-Every instance follows `_schemas_acl`, so a rule counts everywhere within a moment. `ottla acls`
-writes there; who may, the topic's own ACLs on the broker say.
+Every instance follows `_schemas_acl`, so an ACL is in force everywhere within a moment. `ottla
+acls` writes to that topic; the topic's own ACLs on the broker decide who may do that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def acl_log(
 
 
 class SubjectAccess:
-    """`log` has the rules."""
+    """`log` holds the ACLs."""
 
     def __init__(self, log: SchemaLog[SubjectAcls], authorizer: Authorizer) -> None:
         self._log = log
@@ -54,7 +54,7 @@ class SubjectAccess:
         await self._log.stop()
 
     def rights(self, name: str | None, host: str, request: str) -> SubjectRights:
-        """Of a caller; `name` is None where nobody has logged in."""
+        """The rights of a caller; `name` is None without authentication."""
         index = self._log.state.index
         if index is not self._authorizer.index:
             self._authorizer.use(index)
@@ -63,7 +63,7 @@ class SubjectAccess:
 
 
 class SubjectRights:
-    """What one caller may do. `request` is for the audit log."""
+    """The rights of one caller. `request` is for the audit log."""
 
     def __init__(self, rights: Rights, audit: Audit, request: str) -> None:
         self._rights = rights
@@ -71,7 +71,7 @@ class SubjectRights:
         self._request = request
 
     def may(self, operation: AclOperation, subject: str) -> bool:
-        """Quietly: what is left out of a list was not asked for."""
+        """Not audited: what a list leaves out was not requested."""
         return self._rights.decision(operation, RegistryResource.SUBJECT, subject).allowed
 
     def check(self, operation: AclOperation, subject: str) -> None:

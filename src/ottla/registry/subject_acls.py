@@ -1,4 +1,4 @@
-"""The rules for subjects, as the records of their topic say."""
+"""The ACLs of subjects, from the records of their topic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOBODY: Final = tuple(
         (RegistryResource.REGISTRY, REGISTRY_NAME),
     )
 )
-"""What a rule that can't be read counts as: it may be a DENY, of whatever."""
+"""Stands for an ACL that can't be read: it may be a DENY, of anything."""
 
 log = logging.getLogger("ottla.registry")
 
@@ -49,7 +49,7 @@ class SubjectAcls:
 
     @property
     def index(self) -> AclIndex:
-        """Another one after every change."""
+        """A new index after every change."""
         if self._index is None:
             self._index = AclIndex(rule for found in self._rules.values() for rule in found)
         return self._index
@@ -64,8 +64,8 @@ class SubjectAcls:
             rules: tuple[Acl, ...] = (acl,)
         except ValueError as error:
             log.error(
-                "Record %d of the rules for subjects can't be read, which denies everything to"
-                " all but super.users: %s",
+                "ACL record at offset %d can't be read, so everyone but super.users is denied"
+                " everything: %s",
                 record.offset,
                 error,
             )
@@ -77,7 +77,7 @@ class SubjectAcls:
         self._index = None
 
     def keys_of(self, acl: Acl) -> list[bytes]:
-        """The records behind a rule: more than one if they can't be read."""
+        """The records of an ACL: more than one if they can't be read."""
         return [key for key, rules in self._rules.items() if acl in rules]
 
 
@@ -88,7 +88,7 @@ def decide_addition(state: SubjectAcls, acl: Acl) -> RegistryChange[None]:
 
 
 def decide_deletion(state: SubjectAcls, wanted: AclFilter) -> RegistryChange[list[Acl]]:
-    """All that the filter means; gives what is gone."""
+    """Delete all ACLs that match; returns what was deleted."""
     gone = state.index.found(wanted)
     keys = dict.fromkeys(key for acl in gone for key in state.keys_of(acl))
     return RegistryChange(gone, [(key, None) for key in keys])

@@ -1,9 +1,9 @@
-"""Names of subjects, and the contexts that they are in.
+"""Names of subjects, and their contexts.
 
 orders-value          in the default context, whose name is "."
 :.sales:orders-value  in the context .sales
-:.sales:              the context itself, where a config or a mode is kept for all of it
-:*:                   every context, as a prefix to search for
+:.sales:              the context itself, for a config or a mode of all its subjects
+:*:                   every context, as a search prefix
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def context_of(subject: str) -> str:
 
 
 def qualified(context: str, name: str) -> str:
-    """As it is stored: subjects of the default context have no prefix."""
+    """The stored form: subjects of the default context have no prefix."""
     return name if context == DEFAULT_CONTEXT else f":{context}:{name}"
 
 
@@ -44,7 +44,7 @@ def stored_name(subject: str) -> str:
 
 
 def relative_to(parent: str, subject: str) -> str:
-    """A reference's subject: in the context of the schema that names it, unless it says another."""
+    """A reference's subject: in the context of the referring schema, unless it names another."""
     if subject.startswith(PREFIX):
         return stored_name(subject)
     return qualified(context_of(parent), subject)
@@ -57,7 +57,7 @@ def context_name(text: str) -> str:
 
 
 def check_registrable(subject: str) -> str:
-    """The global context holds a config and a mode, and no schemas."""
+    """The global context has a config and a mode, but no schemas."""
     if subject.startswith(GLOBAL_CONTEXT):
         raise invalid_subject(subject)
     return subject

@@ -1,10 +1,10 @@
 """`_schemas` over the wire: its batches, and appends that fail if another writer came first.
 
-All registries of a cluster share one producer id, which belongs to a transactional id that they
-know, and write as one idempotent producer (never in a transaction, so that the topic has no
-markers). A batch has the epoch and the sequence number behind the last batch of that producer: the
-partition's leader takes only the batch that continues the log, which makes an append a
-compare-and-set. Decision 0033 has the proof.
+All registries of a cluster share one producer id, which belongs to a well-known transactional id,
+and write as one idempotent producer (never in a transaction, so that the topic has no markers). A
+batch has the epoch and the next sequence number of that producer: the partition's leader accepts
+only the batch that continues the log, which makes an append a compare-and-set. Decision 0033 has
+the proof.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from ottla.client.configs import Configs, ResourceType
+from ottla.client.admin_session import AdminSession
+from ottla.client.configs import ConfigAdmin, ResourceType
 from ottla.client.delivery import Setting
 from ottla.client.protocol.connection import BrokerConnection, check
 from ottla.client.protocol.coordinators import KeyType, coordinator_on
-from ottla.client.protocol.retries import NOT_YET, RETRIABLE, UNKNOWN_TOPIC, patiently
-from ottla.client.session import Session
+from ottla.client.protocol.retries import NOT_YET, RETRIABLE, UNKNOWN_TOPIC, with_retries
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import BATCH_OVERHEAD, build_batch, read_header
 from ottla.records.record import Record, read_records
@@ -53,22 +53,22 @@ from ottla.wire.messages.produce import (
 )
 
 TOPIC: Final = "_schemas"
-NAMES_UNTIL: Final = 12  # after it, topics have ids
+NAMES_UNTIL: Final = 12  # later versions name topics by id
 FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 PRODUCE_MS_MAX: Final = 30_000
-TRANSACTION_MS: Final = 60_000  # of the transactional id; no transaction is ever begun
+TRANSACTION_MS: Final = 60_000  # of the transactional id; no transaction ever begins
 REPLICAS_MAX: Final = 3
 ACKS_ALL: Final = -1
 EARLIEST: Final = -2
 RETRIED: Final = RETRIABLE - UNKNOWN_TOPIC
-"""A registry whose topic was deleted says so at once."""
+"""If the topic was deleted, a registry reports it at once."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """One batch of the topic; compaction may have left it without records."""
+    """One batch of the topic; compaction may have removed its records."""
 
     producer_id: int
     producer_epoch: int
@@ -80,7 +80,7 @@ class LoggedBatch:
 
 @dataclass(frozen=True, slots=True)
 class WriteToken:
-    """What the next batch must have to continue the log."""
+    """Producer id, epoch and sequence number of the batch that continues the log."""
 
     producer_id: int
     producer_epoch: int
@@ -95,7 +95,7 @@ class TopicRead:
 
 
 class SchemaTopic:
-    """Blocking, and for one thread at a time."""
+    """Blocking, and not thread-safe."""
 
     def __init__(
         self,
@@ -111,29 +111,30 @@ class SchemaTopic:
         self._settings = settings
         self._transactional_id = transactional_id
         self._timeout_s = timeout_s
-        self._session: Session | None = None
+        self._session: AdminSession | None = None
         self._leader: BrokerConnection | None = None
 
     def prepare(self) -> str:
-        """Create the topic if need be, refuse one that would lose schemas; the cluster's id."""
+        """Create the topic if need be, refuse one that would lose schemas; returns the cluster
+        id."""
         return self._patiently(self._prepare)
 
     def start_offset(self) -> int:
         return self._patiently(self._start_offset)
 
     def read(self, offset: int, *, wait_ms: int) -> TopicRead:
-        """Batches from `offset` on; waits for the first one no longer than `wait_ms`."""
+        """Batches from `offset` on; waits at most `wait_ms` for the first one."""
         return self._patiently(lambda: self._read(offset, wait_ms))
 
     def take_epoch(self) -> WriteToken:
-        """A new epoch of the shared producer: all that was given before can't write any more once
-        a batch with this one is in the log."""
+        """A new epoch of the shared producer. Once the log has a batch with it, all older epochs
+        are fenced."""
         return self._patiently(self._take_epoch)
 
     def append(self, token: WriteToken, records: Sequence[Record]) -> int:
-        """The offset of the first record. Not tried again: after a failure the log says what is so.
+        """The offset of the first record. No retries: after a failure the log has the answer.
 
-        A success may be that of another writer with the same sequence number, whose batch is then
+        A success may be another writer's with the same sequence number, whose batch is then
         found at this offset.
         """
         data = build_batch(
@@ -150,8 +151,10 @@ class SchemaTopic:
             ],
         )
         with self._dropped_if_moved():
-            line = self._leader_line()
-            answer = line.call(request, ApiKey.PRODUCE, ProduceResponse, version_max=NAMES_UNTIL)
+            connection = self._leader_connection()
+            answer = connection.call(
+                request, ApiKey.PRODUCE, ProduceResponse, version_max=NAMES_UNTIL
+            )
             (found,) = answer.responses[0].partition_responses
             check(found.error_code, found.error_message, ApiKey.PRODUCE, self.name)
             return found.base_offset
@@ -173,8 +176,8 @@ class SchemaTopic:
                 ErrorCode.INVALID_CONFIG,
                 f"{self.name} has {len(topic.partitions)} partitions: a registry's topic has one",
             )
-        configs = Configs(session).describe(ResourceType.TOPIC, self.name)
-        policy = next((each.value for each in configs if each.name == "cleanup.policy"), None)
+        configs = ConfigAdmin(session).describe(ResourceType.TOPIC, self.name)
+        policy = next((config.value for config in configs if config.name == "cleanup.policy"), None)
         if policy != "compact":
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
@@ -182,20 +185,20 @@ class SchemaTopic:
                 f" set it to compact",
             )
         check(topic.partitions[0].error_code, None)
-        session.lines.nodes()
-        return session.lines.cluster_id
+        session.connections.nodes()
+        return session.connections.cluster_id
 
     def _create(self) -> None:
-        lines = self._opened().lines
-        wish = CreatableTopic(
+        connections = self._opened().connections
+        creation = CreatableTopic(
             name=self.name,
             num_partitions=1,
-            replication_factor=min(REPLICAS_MAX, len(lines.nodes())),
+            replication_factor=min(REPLICAS_MAX, len(connections.nodes())),
             configs=[CreatableTopicConfig("cleanup.policy", "compact")],
         )
-        lines.nodes(refresh=True)
-        answer = lines.line(lines.controller_id).call(
-            CreateTopicsRequest(topics=[wish]), ApiKey.CREATE_TOPICS, CreateTopicsResponse
+        connections.nodes(refresh=True)
+        answer = connections.connection(connections.controller_id).call(
+            CreateTopicsRequest(topics=[creation]), ApiKey.CREATE_TOPICS, CreateTopicsResponse
         )
         (made,) = answer.topics
         if made.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -205,28 +208,30 @@ class SchemaTopic:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False
         )
-        answer = self._opened().lines.call(request, ApiKey.METADATA, MetadataResponse)
+        answer = self._opened().connections.call(request, ApiKey.METADATA, MetadataResponse)
         (topic,) = answer.topics
         return topic
 
     def _start_offset(self) -> int:
-        wish = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
-        request = ListOffsetsRequest(topics=[ListOffsetsTopic(self.name, [wish])])
-        answer = self._leader_line().call(request, ApiKey.LIST_OFFSETS, ListOffsetsResponse)
+        creation = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(self.name, [creation])])
+        answer = self._leader_connection().call(request, ApiKey.LIST_OFFSETS, ListOffsetsResponse)
         (found,) = answer.topics[0].partitions
         check(found.error_code, None, ApiKey.LIST_OFFSETS, self.name)
         return found.offset
 
     def _read(self, offset: int, wait_ms: int) -> TopicRead:
-        wish = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX)
+        creation = FetchPartition(
+            partition=0, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX
+        )
         request = FetchRequest(
             max_wait=wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
-            topics=[FetchTopic(topic=self.name, partitions=[wish])],
+            topics=[FetchTopic(topic=self.name, partitions=[creation])],
         )
-        line = self._leader_line()
-        answer = line.call(request, ApiKey.FETCH, FetchResponse, version_max=NAMES_UNTIL)
+        connection = self._leader_connection()
+        answer = connection.call(request, ApiKey.FETCH, FetchResponse, version_max=NAMES_UNTIL)
         check(answer.error_code, "")
         (found,) = answer.responses[0].partitions
         check(found.error_code, None, ApiKey.FETCH, self.name)
@@ -236,27 +241,27 @@ class SchemaTopic:
         return TopicRead(batches, max(offset, following), found.high_watermark)
 
     def _take_epoch(self) -> WriteToken:
-        lines = self._opened().lines
-        node_id = coordinator_on(lines, KeyType.TRANSACTION, self._transactional_id)
+        connections = self._opened().connections
+        node_id = coordinator_on(connections, KeyType.TRANSACTION, self._transactional_id)
         request = InitProducerIdRequest(self._transactional_id, TRANSACTION_MS)
-        answer = lines.call(
+        answer = connections.call(
             request, ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse, node_id=node_id
         )
         check(answer.error_code, None, ApiKey.INIT_PRODUCER_ID, self._transactional_id)
         return WriteToken(answer.producer_id, answer.producer_epoch, 0)
 
-    def _opened(self) -> Session:
+    def _opened(self) -> AdminSession:
         if self._session is None:
-            self._session = Session(self._servers, self._settings, self._timeout_s)
+            self._session = AdminSession(self._servers, self._settings, self._timeout_s)
         return self._session
 
-    def _leader_line(self) -> BrokerConnection:
+    def _leader_connection(self) -> BrokerConnection:
         if self._leader is None:
             topic = self._described()
             check(topic.error_code, None, ApiKey.METADATA, self.name)
             (partition,) = topic.partitions
             check(partition.error_code, None)
-            self._leader = self._opened().lines.line(partition.leader_id)
+            self._leader = self._opened().connections.connection(partition.leader_id)
         return self._leader
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
@@ -264,7 +269,7 @@ class SchemaTopic:
             with self._dropped_if_moved():
                 return attempt()
 
-        return patiently(self._timeout_s, tried, RETRIED)
+        return with_retries(self._timeout_s, tried, RETRIED)
 
     @contextlib.contextmanager
     def _dropped_if_moved(self) -> Iterator[None]:
@@ -277,7 +282,7 @@ class SchemaTopic:
 
 
 def read_batches(data: bytes) -> list[LoggedBatch]:
-    """The whole batches of a Fetch's answer; the last one may be cut."""
+    """The complete batches of a Fetch response; the last one may be cut off."""
     batches = []
     position = 0
     while position + BATCH_OVERHEAD <= len(data):

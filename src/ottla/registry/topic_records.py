@@ -1,7 +1,7 @@
 """Records of `_schemas`: JSON as Confluent's registry writes it, byte for byte.
 
-Keys are compared by their bytes when the topic is compacted, so the order of fields and the lack of
-spaces are part of the format. Fields of a value that are null or empty are left out.
+Compaction compares keys by their bytes, so the order of fields and the lack of spaces are part of
+the format. Fields of a value that are null or empty are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def schema_record(schema: StoredSchema, *, deleted: bool = False) -> KeyValue:
     if schema.kind != AVRO:
         value["schemaType"] = schema.kind
     if schema.references:
-        value["references"] = [each.fields() for each in schema.references]
+        value["references"] = [reference.fields() for reference in schema.references]
     if schema.metadata is not None:
         value["metadata"] = schema.metadata
     if schema.rule_set is not None:

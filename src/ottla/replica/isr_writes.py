@@ -1,9 +1,9 @@
-"""Changes of in-sync sets, on their way into the store.
+"""Writes changes of in-sync sets (ISRs) to the metadata store.
 
-A leader changes its partition's set by compare and set, in its own epoch and nothing else. Until
-the store has answered the larger of the two sets counts (`leader.Followers`). When somebody else
-was faster the wish is void: his word comes with the next image, and then we look again. When
-nobody knows whether it was written, it is tried until that is known.
+A leader changes its partition's ISR by compare-and-set, within its own epoch. Until the store has
+answered, the larger of the two sets counts (`FollowerProgress`). If another broker was faster, the
+write is dropped: that broker's state arrives with the next image, and the leader decides again. If
+the outcome of a write is unknown, it is tried again until it is known.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ottla.cluster import layout
-from ottla.cluster.commits import Commits
-from ottla.cluster.decisions_elections import alter_isr
-from ottla.cluster.image import Partition as State
-from ottla.cluster.metadata import Metadata
-from ottla.cluster.store import Change, Conflict, MetaStore, StoreError, Write
+from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.leader_election import alter_isr
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.metadata_writer import MetadataWriter
+from ottla.cluster.store import Conflict, KeyChange, MetaStore, MetaStoreError, Write
 from ottla.errors import KafkaError
 from ottla.replica.partition import Partition
 
-TOGETHER_MAX: Final = 100  # sets written in one commit
+WRITES_PER_COMMIT_MAX: Final = 100  # sets written in one commit
 RETRY_S: Final = 0.2
 
 log = logging.getLogger("ottla.replica")
 
 
-class Wish(NamedTuple):
-    """A set for a partition, by its leader, who knows this state of it.
+class IsrWrite(NamedTuple):
+    """A new ISR for a partition, decided by its leader on the basis of `state`.
 
-    `lives` are the brokers that join, each with the epoch of the life that has caught up: one that
-    has died since may have lost what it had, and its next life must not be taken for it (KIP-903).
+    `lives` are the brokers that join, each with the broker epoch in which it caught up. A broker
+    that has restarted since may have lost what it had, so its new epoch must not join (KIP-903).
     """
 
     partition: Partition
@@ -47,7 +47,7 @@ class Wish(NamedTuple):
 
     @property
     def stands(self) -> bool:
-        """Whether nothing has changed since."""
+        """True if the partition's state has not changed since."""
         partition = self.partition
         return (
             partition.leads
@@ -57,30 +57,30 @@ class Wish(NamedTuple):
 
 
 class IsrWrites:
-    """What is to be written, many at a time, one after the other."""
+    """The queue of writes: one commit at a time, each with many of them."""
 
-    def __init__(self, store: MetaStore, metadata: Metadata) -> None:
+    def __init__(self, store: MetaStore, metadata: MetadataCache) -> None:
         self._store = store
         self._metadata = metadata
-        self._commits = Commits(store, metadata)
-        self._queue: deque[Wish] = deque()
+        self._writer = MetadataWriter(store, metadata)
+        self._queue: deque[IsrWrite] = deque()
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
-        self.shrunk = 0  # how often a set has lost members, and gained some
-        self.expanded = 0
+        self.shrunk = 0  # how often an ISR has lost members
+        self.expanded = 0  # and how often it has gained some
 
-    def want(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        """Have this set written; until it is known to be, the larger one counts."""
+    def submit(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        """Write this ISR; until that is known to be done, the larger set counts."""
         followers = partition.followers
         if followers is None or followers.pending is not None or self._stopped:
             return
         followers.begin(isr)
         lives = {
-            each.broker_id: each.broker_epoch
-            for each in followers
-            if each.broker_id in isr and each.broker_id not in partition.isr
+            follower.broker_id: follower.broker_epoch
+            for follower in followers
+            if follower.broker_id in isr and follower.broker_id not in partition.isr
         }
-        self._queue.append(Wish(partition, partition.state, isr, lives))
+        self._queue.append(IsrWrite(partition, partition.state, isr, lives))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="write-isr")
 
@@ -93,63 +93,66 @@ class IsrWrites:
     async def _work(self) -> None:
         try:
             while self._queue:
-                count = min(len(self._queue), TOGETHER_MAX)
-                wishes = [self._queue.popleft() for _ in range(count)]
-                await self._write([each for each in wishes if each.stands])
+                count = min(len(self._queue), WRITES_PER_COMMIT_MAX)
+                writes = [self._queue.popleft() for _ in range(count)]
+                await self._write([write for write in writes if write.stands])
         except Exception:
-            log.exception("in-sync sets could not be written")
+            log.exception("Writing ISR changes failed")
         finally:
             self._task = None
 
-    async def _write(self, wishes: list[Wish]) -> None:
-        if not wishes:
+    async def _write(self, writes: list[IsrWrite]) -> None:
+        if not writes:
             return
-        # Two that add the same life check it once.
-        writes = dict.fromkeys(write for each in wishes for write in self._writes(each))
+        # Several writes that add the same broker need its epoch to be checked only once.
+        keys = dict.fromkeys(key for write in writes for key in self._key_writes(write))
         try:
-            await self._commits.commit(list(writes))
+            await self._writer.commit(list(keys))
         except Conflict:
-            if len(wishes) == 1:
-                await self._look(wishes[0])
+            if len(writes) == 1:
+                await self._resolve_conflict(writes[0])
                 return
-            for each in wishes:  # one of them fails, the others need not
-                if each.stands:
-                    await self._write([each])
+            for write in writes:  # one of them conflicts, the others need not
+                if write.stands:
+                    await self._write([write])
             return
         except KafkaError as error:
-            log.warning("in-sync sets were perhaps not written: %s", error)
+            log.warning("ISR changes may not have been written: %s", error)
             await asyncio.sleep(RETRY_S)
-            self._queue.extend(wishes)  # one that was written conflicts with itself, and is seen
+            self._queue.extend(writes)  # if it was written, the next try conflicts and finds out
             return
-        for each in wishes:
-            self._say(each)
+        for write in writes:
+            self._log_change(write)
 
-    def _writes(self, wish: Wish) -> list[Write]:
-        topic = wish.partition.topic
-        return alter_isr(self._metadata.image, topic, wish.state, wish.isr, wish.lives)
+    def _key_writes(self, write: IsrWrite) -> list[Write]:
+        topic = write.partition.topic
+        return alter_isr(self._metadata.image, topic, write.state, write.isr, write.lives)
 
-    async def _look(self, wish: Wish) -> None:
-        """Somebody else has changed the state, or we did and were not told: see what it is."""
+    async def _resolve_conflict(self, write: IsrWrite) -> None:
+        """The state has changed: by another broker, or by a write of ours without an answer."""
         try:
-            entry = await self._store.get(wish.key)
-        except StoreError:
+            entry = await self._store.get(write.key)
+        except MetaStoreError:
             await asyncio.sleep(RETRY_S)
-            self._queue.append(wish)
+            self._queue.append(write)
             return
-        self._metadata.apply([Change(wish.key, entry)])
-        followers = wish.partition.followers
-        if wish.stands and followers is not None:  # as before: then it will come with an image
+        self._metadata.apply([KeyChange(write.key, entry)])
+        followers = write.partition.followers
+        # Still the same state here: the change was another one's, and arrives with an image.
+        if write.stands and followers is not None:
             followers.give_up()
 
-    def _say(self, wish: Wish) -> None:
-        shrunk = len(wish.isr) < len(wish.state.isr)
+    def _log_change(self, write: IsrWrite) -> None:
+        shrunk = len(write.isr) < len(write.state.isr)
         if shrunk:
             self.shrunk += 1
         else:
             self.expanded += 1
-        level = logging.WARNING if shrunk else logging.INFO
-        before, after = _listed(wish.state.isr), _listed(wish.isr)
-        log.log(level, "ISR of %s changed from %s to %s", wish.partition.name, before, after)
+        name, before, after = write.partition.name, _listed(write.state.isr), _listed(write.isr)
+        if shrunk:
+            log.warning("Shrinking ISR for partition %s from %s to %s", name, before, after)
+        else:
+            log.info("Expanding ISR for partition %s from %s to %s", name, before, after)
 
 
 def _listed(isr: Iterable[int]) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.cluster.image import Partition as State
+from ottla.cluster.image import PartitionRegistration as State
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin
+from ottla.records.batch import AppendOrigin
 from ottla.records.control import Marker, build_marker
-from ottla.replica.commits import Commit, Commits, Tell
-from ottla.replica.leader import Followers
-from ottla.replica.waiting import Waiting
+from ottla.replica.commit_waiters import CommitCallback, CommitWaiter, CommitWaiters
+from ottla.replica.follower_progress import FollowerProgress
+from ottla.replica.watchers import Watchers
 from ottla.slices import FileSlice
-from ottla.storage.log import Appended, Log
+from ottla.storage.log import Log, LogAppendInfo
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -21,7 +21,7 @@ LOG_END: Final = 2  # what followers read: all that is written
 EPOCH_BUMP_FROM: Final = 2  # the transaction version whose markers raise the producer's epoch
 
 
-class Read:
+class LogReadResult:
     """What a fetch found in one partition."""
 
     __slots__ = ("aborted", "high_watermark", "last_stable_offset", "records", "start_offset")
@@ -43,9 +43,9 @@ class Read:
 
 
 class Partition:
-    """Leads or follows, as the cluster has it. HOT where it leads.
+    """One replica, which leads or follows as the cluster's image says. HOT where it leads.
 
-    Where we are the only replica everything written is committed at once (`followers` is None).
+    `followers` is None if this is the only replica: then everything written is committed at once.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Partition:
         node_id: int = 0,
         high_watermark: int | None = None,
     ) -> None:
-        """Led by us alone until `apply` says otherwise; that has a high watermark to start from."""
+        """Until `apply` it follows if there is a high watermark (of the checkpoint), else leads."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -89,24 +89,30 @@ class Partition:
         self.leads = high_watermark is None
         self.replicas: tuple[int, ...] = (node_id,)
         self.isr: tuple[int, ...] = (node_id,)
-        self.version = -2  # of the state in the store; -1 is that of one which is not there yet
-        self.followers: Followers | None = None
+        self.version = -2  # of the state in the store, where -1 means that it does not exist yet
+        self.followers: FollowerProgress | None = None
         end = log.end_offset
         known = end if high_watermark is None else max(log.start_offset, high_watermark)
         self.high_watermark = min(known, end)
-        self.waiting = Waiting()  # for what is committed
-        self.tail = Waiting()  # for what is written: followers
-        self.commits = Commits()
+        self.waiting = Watchers()  # consumers: called when more is committed
+        self.tail = Watchers()  # followers: called when more is written
+        self.commits = CommitWaiters()
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index})"
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here every transaction is decided; what is deleted is no longer awaited."""
+        """Every transaction that began below it is decided; read_committed reads up to it.
+
+        It is never below the log's start: DeleteRecords and retention may delete the first records
+        of an open transaction.
+        """
         log = self.log
         high_watermark = self.high_watermark
-        if high_watermark < log.end_offset:  # a marker may be written and not be committed
+        # A marker above the high watermark is not committed: a new leader may not have it. So its
+        # transaction still counts as open.
+        if high_watermark < log.end_offset:
             unstable = log.unstable_offset(high_watermark)
         else:
             unstable = log.first_unstable_offset
@@ -116,14 +122,14 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """As many replicas must be in sync; of fewer replicas all (as Kafka has it since 4.0)."""
+        """min.insync.replicas, but no more than there are replicas (as in Kafka since 4.0)."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
-    # Who leads
+    # Leader and follower
 
     @property
     def state(self) -> State:
-        """The cluster's word on this partition, as far as we know it."""
+        """The state in the metadata store, as far as this broker knows it."""
         return State(
             index=self.index,
             replicas=self.replicas,
@@ -136,9 +142,10 @@ class Partition:
     def apply(
         self, state: State, now_ms: int, *, live: Mapping[int, int], lag_max_ms: int, may_lead: bool
     ) -> None:
-        """The cluster's word on this partition. One that is older than what we know is dropped.
+        """Take over a state from the metadata store. A state that is older than ours is ignored.
 
-        `may_lead` is False while we have no session: then we lead nothing, whatever is said.
+        `may_lead` is False while this broker is not registered: others may lead by then, so it
+        leads nothing, whatever the state says.
         """
         if (state.leader_epoch, state.version) < (self.leader_epoch, self.version):
             return
@@ -158,8 +165,7 @@ class Partition:
 
     def _lead(self, now_ms: int, live: Mapping[int, int], lag_max_ms: int) -> None:
         end = self.log.end_offset
-        if self.leader_epoch != self.log.epochs.latest:
-            self.log.epochs.assign(self.leader_epoch, end)
+        self.log.begin_epoch(self.leader_epoch)
         if not self.leads:
             self.followers = None
         elif self.followers is not None:
@@ -171,14 +177,14 @@ class Partition:
     def _changed(
         self, now_ms: int, live: Mapping[int, int], lag_max_ms: int, *, settled: bool
     ) -> None:
-        """The replicas, or those in sync, are others than before.
+        """The replicas or the ISR have changed.
 
-        `settled`: the state in the store is another one, which decides what we have under way.
+        `settled`: the state in the store is a newer one, which decides the ISR write under way.
         """
         if self.replicas == (self.node_id,):
             self.followers = None
         elif self.followers is None:
-            self.followers = Followers(
+            self.followers = FollowerProgress(
                 self.node_id,
                 epoch_start=self.log.end_offset,
                 isr=self.isr,
@@ -189,7 +195,7 @@ class Partition:
             )
         else:
             self.followers.commit(self.isr, self.replicas, now_ms, settled=settled)
-            self.tail.wake_all()  # who was taken out of the set is to be looked at again
+            self.tail.wake_all()  # a follower that was removed from the ISR may join again
         if len(self.isr) < self.min_isr:
             self.commits.too_few()
         self.advance(now_ms)
@@ -203,12 +209,13 @@ class Partition:
         self.wake_all()
 
     def end(self) -> None:
-        """The partition is no longer here."""
+        """The partition was deleted here."""
         self._follow(changed=True)
 
     def wake_all(self) -> None:
-        """Whoever waits is to look again. Those who wait for what is written come first: a resting
-        partition (broker/sessions.py) takes this for news that can't wait, and hears it once."""
+        """Wake every request that waits. `tail` comes first: a partition that is caught up
+        (`CaughtUpPartition`) is registered in both, and only a call from `tail` wakes its follower
+        at once."""
         self.tail.wake_all()
         self.waiting.wake_all()
 
@@ -228,17 +235,20 @@ class Partition:
     # Committing
 
     def check_min_isr(self) -> None:
-        """acks=all: nothing is written that would not be as safe as was asked for."""
+        """acks=all: refuse a batch that could not be as safe as its producer asks for."""
         if self.followers is not None and len(self.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.name} has {len(self.isr)} replica(s) in sync, {self.min_isr} are needed",
             )
 
-    def on_committed(self, offset: int, tell: Tell, *, needs_min_isr: bool = False) -> None:
-        """Tell NONE once all before `offset` is committed, or an error as soon as that is lost.
+    def on_committed(
+        self, offset: int, tell: CommitCallback, *, needs_min_isr: bool = False
+    ) -> None:
+        """Call `tell` with NONE when everything before `offset` is committed, or with an error if
+        this broker stops leading before that. At once, if that is known already.
 
-        At once where it is so already. With `needs_min_isr` too few replicas in sync is an error.
+        With `needs_min_isr` it is also an error if the ISR shrinks below min.insync.replicas.
         """
         if not self.leads:
             tell(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -247,19 +257,22 @@ class Partition:
         elif self.high_watermark >= offset:
             tell(ErrorCode.NONE)
         else:
-            self.commits.add(Commit(offset, tell, needs_min_isr))
+            self.commits.add(CommitWaiter(offset, tell, needs_min_isr))
 
     def advance(self, now_ms: int) -> None:
-        """Move the high watermark to where it may be now; who waits for it is told."""
+        """Move the high watermark as far as the followers allow, and wake whoever waits for it."""
         followers = self.followers
         if not self.leads:
             return
         if followers is None:
             target = self.log.end_offset
-        elif len(self.isr) < self.min_isr:  # KIP-966: what is committed has as many copies
-            return
+        elif len(self.isr) < self.min_isr:
+            return  # KIP-966: what is committed has at least min.insync.replicas copies
         else:
             target = followers.high_watermark(self.log.end_offset, now_ms)
+        assert target <= self.log.end_offset  # nothing is committed that the leader does not have
+        # It never moves back: consumers have read up to here. A new leader's followers may fetch
+        # from further back for a while, until their fetches show what they have.
         if target > self.high_watermark:
             self.high_watermark = target
             self.commits.reached(target)
@@ -268,21 +281,22 @@ class Partition:
     def fetched(
         self, broker_id: int, offset: int, *, start_offset: int, broker_epoch: int, now_ms: int
     ) -> tuple[int, ...] | None:
-        """A follower has all before `offset`. Gives the in-sync set with it, if it is to join."""
+        """A follower has everything before `offset`. Returns the ISR with it, if it is to join."""
         followers = self.followers
-        each = followers.get(broker_id) if followers is not None else None
-        if followers is None or each is None:
+        follower = followers.get(broker_id) if followers is not None else None
+        if followers is None or follower is None:
             raise KafkaError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is no replica of {self.name}"
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {broker_id} is not a replica of {self.name}",
             )
-        if -1 < broker_epoch < each.broker_epoch:
-            raise self.not_leader()  # from an earlier life (KIP-903)
-        each.broker_epoch = broker_epoch
-        if start_offset > each.start_offset:
-            each.start_offset = start_offset
-            self.waiting.wake_all()  # somebody may wait until it has deleted what we have
-        moved = offset != each.end_offset
-        each.fetched(offset, self.log.end_offset, now_ms)
+        if -1 < broker_epoch < follower.broker_epoch:
+            raise self.not_leader()  # sent before the broker restarted (KIP-903)
+        follower.broker_epoch = broker_epoch
+        if start_offset > follower.start_offset:
+            follower.start_offset = start_offset
+            self.waiting.wake_all()  # a DeleteRecords request may wait for this
+        moved = offset != follower.end_offset
+        follower.fetched(offset, self.log.end_offset, now_ms)
         if moved:
             self.advance(now_ms)
         if broker_id in self.isr:
@@ -291,8 +305,10 @@ class Partition:
 
     # Writing
 
-    def append(self, data: memoryview, now_ms: int, *, origin: Origin = Origin.CLIENT) -> Appended:
-        """HOT. A client's or a coordinator's batch, into the log as the leader writes it."""
+    def append(
+        self, data: memoryview, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> LogAppendInfo:
+        """HOT. Append a client's or a coordinator's batch, as the leader."""
         if not self.leads:
             raise self.not_leader()
         log = self.log
@@ -302,7 +318,8 @@ class Partition:
             )
         except KafkaError:
             if self.followers is None:
-                self.high_watermark = log.end_offset  # it may be written, and not be on the disk
+                # The batch may be in the log although flushing it failed.
+                self.high_watermark = log.end_offset
             raise
         if self.followers is None:
             self.high_watermark = log.end_offset
@@ -310,22 +327,24 @@ class Partition:
                 self.waiting.wake_all(appended.size)
             return appended
         if appended.size:
+            # Followers at the end were caught up until now; their lag counts from here.
             self.followers.left_behind(appended.first_offset, now_ms)
         if len(self.tail):
             self.tail.wake_all(appended.size)
-        if self.followers.alone:
+        if self.followers.alone:  # no fetch of a follower would ever move the high watermark
             self.advance(now_ms)
         return appended
 
-    def follow(self, data: memoryview, now_ms: int) -> Appended:
-        """The leader's batches, as we fetched them."""
+    def follow(self, data: memoryview, now_ms: int) -> LogAppendInfo:
+        """Append the leader's batches, as a follower."""
         assert not self.leads
         return self.log.append_as_follower(data, now_ms=now_ms)
 
     def follow_offsets(self, high_watermark: int, start_offset: int, now_ms: int) -> None:
-        """What the leader has committed and what it has deleted, as far as we have it.
+        """Take over the leader's high watermark and start, as far as our own log reaches.
 
-        A new leader may know less than its predecessor had told us, which is true still.
+        The high watermark never moves back: a new leader may know less at first than its
+        predecessor did, but what was committed remains committed.
         """
         log = self.log
         if start_offset > log.start_offset:
@@ -336,13 +355,14 @@ class Partition:
             self.waiting.wake_all()
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """The leader has other records from `offset` on, or none."""
+        """Cut off our records from `offset` on: the leader has others there, or none."""
         assert not self.leads
         self.log.truncate_to(offset, now_ms)
+        # Only after an unclean election: otherwise the leader has all that was committed.
         self.high_watermark = min(self.high_watermark, self.log.end_offset)
 
     def restart(self, offset: int, now_ms: int) -> None:
-        """The leader's log begins at `offset`, beyond our end: so does ours."""
+        """Begin an empty log at `offset`, where the leader's log begins, beyond our end."""
         assert not self.leads
         self.log.truncate_fully_and_start_at(offset, now_ms)
         self.high_watermark = offset
@@ -355,28 +375,31 @@ class Partition:
         producer_epoch: int,
         transaction_version: int,
         now_ms: int,
-    ) -> Appended:
-        """The end of a producer's transaction here, as its coordinator has decided it."""
+    ) -> LogAppendInfo:
+        """Write the marker that ends a producer's transaction here, as its coordinator decided."""
         producer = self.log.producer(producer_id)
         if producer is not None and transaction_version >= EPOCH_BUMP_FROM:
             producer.check_bumped(producer_epoch)
         batch = build_marker(
             marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
         )
-        appended = self.append(memoryview(bytearray(batch)), now_ms, origin=Origin.COORDINATOR)
-        self.log.unstable_offset(self.high_watermark)  # forgets what is decided for good
+        appended = self.append(
+            memoryview(bytearray(batch)), now_ms, origin=AppendOrigin.COORDINATOR
+        )
+        self.log.unstable_offset(self.high_watermark)  # forgets transactions that are decided
         return appended
 
-    def read(self, offset: int, *, size_max: int, isolation: int, whole_first_batch: bool) -> Read:
-        """Batches from the one that holds `offset`, as far as this reader may see."""
+    def read(
+        self, offset: int, *, size_max: int, isolation: int, whole_first_batch: bool
+    ) -> LogReadResult:
+        """Batches from the one that holds `offset`, as far as the isolation level allows."""
         log = self.log
         stable = self.last_stable_offset
         if isolation == LOG_END:
             end = log.end_offset
         else:
             end = stable if isolation == READ_COMMITTED else self.high_watermark
-        # Where there is no room for a byte, all that is left to find out is whether the offset is
-        # one of ours.
+        # Without room for a single byte, only the offset is checked.
         visible = end if size_max > 0 or whole_first_batch else offset
         records = log.read(
             offset, size_max=size_max, end_offset=visible, whole_first_batch=whole_first_batch
@@ -386,7 +409,7 @@ class Partition:
             aborted = []
             if records is not None:
                 aborted = log.aborted(offset, log.end_of(records, offset, end))
-        return Read(
+        return LogReadResult(
             records=records,
             high_watermark=self.high_watermark,
             last_stable_offset=stable,
@@ -395,7 +418,7 @@ class Partition:
         )
 
     def is_cut(self, records: FileSlice, isolation: int) -> bool:
-        """Whether more than `records`, which were read from the active segment, can be read now."""
+        """True if there is more to read than `records`, which come from the active segment."""
         active = self.log.segments.active
         end = active.size
         if isolation != LOG_END:
@@ -407,20 +430,20 @@ class Partition:
         return records.position + records.size < end
 
     def is_behind(self, offset: int) -> bool:
-        """Whether a reader of `offset` is in an older segment than the one that is written to."""
+        """True if a reader of `offset` is in an older segment than the active one."""
         return offset < self.log.segments.active.base_offset
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """The largest epoch up to this one, and where it ended here (KIP-101); -1, -1 if unknown.
+        """The largest epoch up to this one, and where it ends here (KIP-101); -1, -1 if unknown.
 
-        Our own epoch is known before anything was written in it.
+        The current epoch is known even before its first record.
         """
         if leader_epoch == self.leader_epoch:
             return leader_epoch, self.log.end_offset
         return self.log.epoch_end_offset(leader_epoch)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """KIP-320: a reader that knows another leader than us is told so. -1 knows none."""
+        """KIP-320: refuse a reader that knows another leader epoch; -1 stands for none."""
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -437,11 +460,11 @@ class Partition:
                 f"{self.high_watermark}; {before_offset} is not among them",
             )
         start = self.log.delete_records(target, now_ms)
-        self.wake_all()  # followers do the same when they hear of it
+        self.wake_all()  # followers delete the same when the next response names the new start
         return start
 
     @property
     def low_watermark(self) -> int:
-        """From where on every live replica has its log."""
+        """The offset from which every live replica has the log."""
         start = self.log.start_offset
         return start if self.followers is None else self.followers.low_watermark(start)

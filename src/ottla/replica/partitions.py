@@ -6,20 +6,20 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from ottla.cluster.image import Image, Topic
-from ottla.cluster.image import Partition as State
+from ottla.cluster.image import MetadataImage, TopicImage
+from ottla.cluster.image import PartitionRegistration as State
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
-from ottla.storage.directory import LogDir
 from ottla.storage.log import Log, LogConfig
+from ottla.storage.log_dir import LogDir
 from ottla.storage.store import LogStore
 
 log = logging.getLogger("ottla.replica")
 
 LAG_MAX_MS: Final = 30_000
 
-# Logs that are made or deleted in one go: each takes up to 0.5 ms, and a topic may have thousands.
-# The others follow in turns of as many (`catch_up`).
+# Logs that are created or deleted in one turn of the loop: each takes up to 0.5 ms, and a topic may
+# have thousands. The others follow in later turns, as many in each (`catch_up`).
 LOGS_AT_ONCE_MAX: Final = 50
 
 NOTHING: Mapping[int, Partition] = {}
@@ -27,20 +27,20 @@ NOTHING: Mapping[int, Partition] = {}
 # The settings of a topic's logs: its own configs over the broker's defaults.
 LogSettings = Callable[[Mapping[str, str]], LogConfig]
 
-# Told of a partition, and whether it is gone.
+# Called with a partition whose role may have changed, and whether it is gone.
 OnRole = Callable[[Partition, bool], None]
 
 
-def unheard(partition: Partition, gone: bool) -> None:
-    """For who has no followers to run."""
+def ignore_role(partition: Partition, gone: bool) -> None:
+    """The default, for tests that replicate nothing."""
 
 
 class Partitions:
-    """Name and index to Partition. A partition whose directory failed stays here as offline.
+    """Topic and index to Partition. A partition whose log directory failed stays, as offline.
 
-    A new topic's first logs are made with it. The others are made in turns, or when somebody asks
-    for one of them: `find` gives every partition that this broker holds. A deleted topic's
-    partitions are gone for everybody at once; their files are renamed in turns.
+    The first logs of a new topic are created at once. The others are created in later turns of the
+    loop, or when one of them is needed: `find` returns every partition that this broker holds. The
+    partitions of a deleted topic disappear at once; their files are renamed in later turns.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Partitions:
         settings: LogSettings,
         *,
         lag_max_ms: Callable[[], int] = lambda: LAG_MAX_MS,
-        on_role: OnRole = unheard,
+        on_role: OnRole = ignore_role,
         on_brokers: Callable[[list[int]], None] = lambda born: None,
     ) -> None:
-        """`lag_max_ms` gives replica.lag.time.max.ms; `on_role` is told of each partition whose
-        leader, epoch or role may have changed, and when it is gone; `on_brokers` of brokers that
-        have come to life."""
+        """`lag_max_ms` gives replica.lag.time.max.ms. `on_role` is called for each partition whose
+        leader, epoch or role may have changed, and when it is gone; `on_brokers` with the ids of
+        brokers that have just registered."""
         self._node_id = node_id
         self._lag_max_ms = lag_max_ms
         self._on_role = on_role
@@ -65,23 +65,27 @@ class Partitions:
         self._store = store
         self._settings = settings
         self._topics: dict[str, dict[int, Partition]] = {}
-        self._applied: dict[str, Topic] = {}
-        self._offline: dict[tuple[str, int], str] = {}  # why it has no log
+        self._applied: dict[str, TopicImage] = {}
+        self._offline: dict[tuple[str, int], str] = {}  # the reason why it has no log
         self._starting = False
         self._now_ms = 0
-        self._at_once = 0  # logs that may still be made or deleted in this turn
-        self._unmade: dict[tuple[str, int], None] = {}  # in the order in which they will be
+        self._at_once = 0  # logs that may still be created or deleted in this turn
+        self._unmade: dict[tuple[str, int], None] = {}  # in the order of their creation
         self._undeleted: dict[tuple[str, int], Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         for held in self._topics.values():
             yield from held.values()
 
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        """By topic and index, as they are checkpointed."""
+        return {(held.topic, held.index): held.high_watermark for held in self}
+
     def of_topic(self, topic: str) -> Mapping[int, Partition]:
         return self._topics.get(topic, NOTHING)
 
     def find(self, topic: str, index: int) -> Partition:
-        """The partition, or the error that a client is told."""
+        """The partition; KafkaError with the code for the client if it is not here."""
         held = self._topics.get(topic)
         partition = held.get(index) if held is not None else None
         if partition is None:
@@ -89,7 +93,7 @@ class Partitions:
         if partition is None:
             raise self.missing(topic, index)
         if partition.log.dir.offline:
-            raise partition.log.dir.refusal()
+            raise partition.log.dir.offline_error()
         return partition
 
     def leading(self, topic: str, index: int) -> Partition:
@@ -100,7 +104,7 @@ class Partitions:
         return partition
 
     def missing(self, topic: str, index: int) -> KafkaError:
-        """Why there is no such partition here; a new error each time, as raising marks it."""
+        """Why the partition is not here. A new error each time: raising adds a traceback to it."""
         why = self._offline.get((topic, index))
         if why is not None:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
@@ -119,28 +123,30 @@ class Partitions:
         partition = self.of_topic(topic).get(index)
         return partition is not None and partition.log.dir.offline
 
-    def start(self, image: Image, now_ms: int) -> None:
-        """Take over the logs that were found; those of no topic are put aside."""
+    def start(self, image: MetadataImage, now_ms: int) -> None:
+        """Take over the logs that were found; set aside those that belong to no topic."""
         self._starting = True
         known = {topic.id for topic in image.topics.values()}
-        for stray in [each for each in self._store.logs() if each.topic_id not in known]:
+        for stray in [found for found in self._store.logs() if found.topic_id not in known]:
             try:
                 self._store.set_aside(stray.topic, stray.partition)
             except KafkaError as error:
-                log.error("%s-%d is of no topic: %s", stray.topic, stray.partition, error)
+                name = f"{stray.topic}-{stray.partition}"
+                log.error("Setting stray log %s aside failed: %s", name, error)
         self.apply(image, now_ms)
         self._starting = False
 
-    def apply(self, image: Image, now_ms: int) -> None:
-        """Create, delete and change what this image says differently from the last one."""
+    def apply(self, image: MetadataImage, now_ms: int) -> None:
+        """Create, delete and change partitions where this image differs from the last one."""
         self._at_once, self._now_ms = LOGS_AT_ONCE_MAX, now_ms
         live = image.active_epochs()
         if live != self._live:
-            self._on_brokers([each for each in live if live[each] != self._live.get(each)])
+            self._on_brokers([node for node in live if live[node] != self._live.get(node)])
             self._live.clear()
             self._live.update(live)
             for partition in self:
-                if partition.followers is not None:  # it may have waited for one that is gone
+                # The high watermark may have waited for a follower that is gone now.
+                if partition.followers is not None:
                     partition.advance(now_ms)
         for name in [name for name in self._applied if name not in image.topics]:
             self._delete(name, now_ms)
@@ -154,11 +160,11 @@ class Partitions:
 
     @property
     def behind(self) -> bool:
-        """Whether there are logs to be made or deleted."""
+        """True while there are logs to be created or deleted."""
         return bool(self._unmade or self._undeleted)
 
     def catch_up(self, now_ms: int, count: int = LOGS_AT_ONCE_MAX) -> None:
-        """Make or delete the next ones."""
+        """Create or delete the next logs."""
         self._now_ms = now_ms
         for _ in range(count):
             if self._undeleted:
@@ -169,18 +175,18 @@ class Partitions:
                 break
 
     def wake(self, directory: LogDir) -> None:
-        """A log directory has failed: who waits for its partitions is told."""
+        """A log directory has failed: requests that wait for its partitions look again."""
         for partition in self:
             if partition.log.dir is directory:
                 partition.wake_all()
 
     def fence(self, now_ms: int) -> None:
-        """Our session is lost: we lead nothing until `unfence`."""
+        """This broker's registration is lost: it leads nothing until `unfence`."""
         self._fenced = True
         self._tell_all(now_ms)
 
     def unfence(self, now_ms: int) -> None:
-        """We are registered again, and lead what the cluster says that we lead."""
+        """This broker is registered again, and leads what the image says."""
         self._fenced = False
         self._tell_all(now_ms)
 
@@ -192,13 +198,13 @@ class Partitions:
                     self._tell(held[state.index], state, now_ms)
 
     def reconfigure(self) -> None:
-        """The broker's defaults changed: every log gets its settings anew."""
+        """The broker's defaults have changed: recompute the settings of every log."""
         for name, topic in self._applied.items():
             settings = self._settings(topic.configs)
             for partition in self._topics[name].values():
-                partition.log.config = settings
+                partition.log.reconfigure(settings)
 
-    def _change(self, topic: Topic, now_ms: int) -> None:
+    def _change(self, topic: TopicImage, now_ms: int) -> None:
         self._applied[topic.name] = topic
         settings = self._settings(topic.configs)
         held = self._topics.setdefault(topic.name, {})
@@ -208,7 +214,7 @@ class Partitions:
                 continue
             partition = held.get(state.index)
             if partition is not None:
-                partition.log.config = settings
+                partition.log.reconfigure(settings)
                 self._tell(partition, state, now_ms)
                 continue
             if self._may_wait(topic, state.index):
@@ -216,9 +222,9 @@ class Partitions:
                 continue
             self._make(topic, state, settings, now_ms)
 
-    def _may_wait(self, topic: Topic, index: int) -> bool:
-        """Whether there is a log to be made, and enough for this turn. Coordinators need all of
-        theirs at once."""
+    def _may_wait(self, topic: TopicImage, index: int) -> bool:
+        """True if the log has to be created and this turn has created enough. Internal topics do
+        not wait: their coordinators need all partitions at once."""
         if self._starting or topic.name.startswith("__"):
             return False
         key = (topic.name, index)
@@ -228,7 +234,7 @@ class Partitions:
         return self._at_once < 0
 
     def made(self, topic: str, index: int) -> Partition | None:
-        """One whose log was not made yet."""
+        """Create the log of a partition that still waits for it; None if it does not wait."""
         if (topic, index) not in self._unmade:
             return None
         applied = self._applied[topic]
@@ -236,14 +242,14 @@ class Partitions:
         return self._make(applied, applied.partitions[index], settings, self._now_ms)
 
     def _make(
-        self, topic: Topic, state: State, settings: LogConfig, now_ms: int
+        self, topic: TopicImage, state: State, settings: LogConfig, now_ms: int
     ) -> Partition | None:
         """The partition with its log; None if its directory failed."""
         self._unmade.pop((topic.name, state.index), None)
         try:
             found = self._log(topic, state.index, settings, now_ms)
         except KafkaError as error:
-            log.error("%s-%d is offline: %s", topic.name, state.index, error)
+            log.error("Partition %s-%d is offline: %s", topic.name, state.index, error)
             self._offline[topic.name, state.index] = error.message
             return None
         self._offline.pop((topic.name, state.index), None)
@@ -253,25 +259,25 @@ class Partitions:
         self._on_role(partition, False)
         return partition
 
-    def _give_away(self, topic: Topic, state: State, now_ms: int) -> None:
-        """Others hold it now: reassigned. What was found at the start is put aside, as nobody
-        said so to this broker."""
+    def _give_away(self, topic: TopicImage, state: State, now_ms: int) -> None:
+        """The partition was reassigned to other brokers. A log that was found at the start is set
+        aside instead of deleted, because this broker has not seen the reassignment."""
         partition = self._topics[topic.name].pop(state.index, None)
         self._unmade.pop((topic.name, state.index), None)
         try:
             if partition is not None:
-                log.info("%s is held by others now: deleted here", partition.name)
+                log.info("Replica of %s is deleted: it was reassigned", partition.name)
                 self._store.delete(topic.name, state.index, now_ms=now_ms)
             elif self._starting and self._store.get(topic.name, state.index) is not None:
                 self._store.set_aside(topic.name, state.index)
         except KafkaError as error:
-            log.error("%s-%d: not deleted: %s", topic.name, state.index, error)
+            log.error("Deleting replica %s-%d failed: %s", topic.name, state.index, error)
         if partition is not None:
             partition.end()
             self._on_role(partition, True)
 
-    def _take(self, topic: Topic, state: State, found: Log) -> Partition:
-        """A log that is held from now on. What other replicas have is known by the checkpoint."""
+    def _take(self, topic: TopicImage, state: State, found: Log) -> Partition:
+        """A partition on a log that exists. The checkpoint knows its high watermark."""
         known = self._store.high_watermark(topic.name, state.index)
         return Partition(
             topic.name,
@@ -295,14 +301,15 @@ class Partitions:
         if before != (partition.leader, partition.leader_epoch, partition.leads):
             self._on_role(partition, False)
 
-    def _log(self, topic: Topic, index: int, settings: LogConfig, now_ms: int) -> Log:
+    def _log(self, topic: TopicImage, index: int, settings: LogConfig, now_ms: int) -> Log:
         if (topic.name, index) in self._undeleted:  # of the topic that had this name before
             self._remove(topic.name, index, now_ms)
         found = self._store.get(topic.name, index)
         if found is not None:
-            found.config = settings
+            found.reconfigure(settings)
             return found
-        # One that should have been there may be in a directory that failed: not begun anew then.
+        # A log that should exist may be in a directory that failed: an empty one must not replace
+        # it, or this broker would be in sync without its records.
         is_new = not self._starting and (topic.name, index) not in self._offline
         return self._store.create(
             topic.name, index, topic.id, settings, now_ms=now_ms, is_new=is_new
@@ -326,6 +333,6 @@ class Partitions:
         try:
             self._store.delete(name, index, now_ms=now_ms)
         except KafkaError as error:
-            log.error("%s-%d: not deleted: %s", name, index, error)
+            log.error("Deleting log %s-%d failed: %s", name, index, error)
         partition.end()
         self._on_role(partition, True)

@@ -1,10 +1,10 @@
-"""Bearer tokens of a REST server: those that the broker takes for OAUTHBEARER, by its settings.
+"""Bearer tokens of a REST server: those that brokers accept for OAUTHBEARER, by the same settings.
 
-    sasl.oauthbearer.jwks.endpoint.url      where the provider's keys are; needed
+    sasl.oauthbearer.jwks.endpoint.url      the provider's keys; required
     sasl.oauthbearer.expected.audience, .expected.issuer, .sub.claim.name, ...
 
-A token is signed (RS*, PS*, ES*, EdDSA) by one of these keys, or refused: there is no setting that
-would take one without a signature here.
+A token must be signed (RS*, PS*, ES*, EdDSA) by one of these keys: no setting accepts an unsigned
+token here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from ottla.client.tls import wrong
 from ottla.config import BROKER_CONFIGS, ConfigError
 from ottla.config.definition import Value
-from ottla.net.oauth_providers import UNSECURED, OAuthProviders
+from ottla.net.provider_keys import UNSECURED, ProviderKeys
 from ottla.rest.users import ADMIN, RestUser
 
 
@@ -36,7 +36,7 @@ class RestTokenSettings:
 
 
 class BearerTokens:
-    """Whom a token stands for. For the loop of one server."""
+    """Validates tokens and returns their users. Belongs to one server's event loop."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class BearerTokens:
     ) -> None:
         """KafkaError(INVALID_CONFIG) without a source of keys."""
         self._now_ms = now_ms
-        self._providers = OAuthProviders()
+        self._providers = ProviderKeys()
         if properties.get(UNSECURED, "").strip().lower() == "true":
-            raise wrong(f"{UNSECURED}: REST takes no token without a signature")
+            raise wrong(f"{UNSECURED}: REST servers accept no unsigned tokens")
         try:
             self._validator = self._providers.validator(RestTokenSettings(properties, realm))
         except ConfigError as error:
             raise wrong(str(error)) from None
 
     async def check(self, token: str) -> RestUser | None:
-        """A token whose key is not known is looked at once more when the keys have come."""
+        """A token with an unknown key is checked again once the keys have been fetched."""
         for _ in range(2):
             now_ms = self._now_ms()
             self._providers.refresh(now_ms)

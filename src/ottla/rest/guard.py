@@ -1,8 +1,8 @@
-"""The one door of a REST server: who comes in is decided here, before any route is looked at.
+"""Authentication and authorization of a REST server, before any route is looked at.
 
-Deny is the default: a request without a login, with a header that makes no sense, or for a path
-that `needs` does not know goes no further (the mistake of CVE-2025-61673 was to look only if there
-was a header).
+The default is to deny: a request without a login, with a malformed header, or for a path that
+`needs` does not know goes no further. (CVE-2025-61673 was a server that checked only requests with
+a header.)
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ottla.auth.oauthbearer import bearer_token
+from ottla.auth.bearer_token import bearer_token
 from ottla.rest.settings import AccessSettings
 from ottla.rest.users import RestUser
 
 CALLER: Final = "ottla.caller"
-CHECKS_MAX: Final = 2  # passwords that are hashed at a time: guessing takes one processor, not all
+CHECKS_MAX: Final = 2  # password hashes in progress: guessing takes one processor, not all
 WAITING_MAX: Final = 64
 FAILED_DELAY_S: Final = 0.1
 HEADER_BYTES_MAX: Final = 16_384
 UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 BUSY: Final = 503
-POLICY_VIOLATION: Final = 1008  # how a WebSocket is refused
+POLICY_VIOLATION: Final = 1008  # the close code that refuses a WebSocket
 
 log = logging.getLogger("ottla.rest")
 
 
 class Right(IntEnum):
-    """What a request asks for."""
+    """The right that a request needs."""
 
     READ = 1
     CHANGE = 2
@@ -46,7 +46,7 @@ class Right(IntEnum):
 Needs = Callable[[str, str], Right]
 """(method, path) -> Right."""
 Refuse = Callable[[int, str], Response]
-"""(status, message) -> the answer in the server's own form."""
+"""(status, message) -> the response in the server's own form."""
 
 
 class RestGuard:
@@ -74,7 +74,7 @@ class RestGuard:
         await self._app(scope, receive, send)
 
     async def _decide(self, scope: Scope) -> tuple[int, str]:
-        """(0, "") lets it pass, with the caller in the scope."""
+        """(0, "") lets the request pass, with the caller in the scope."""
         method = scope.get("method", "GET")  # a WebSocket has none
         check = self._login(authorization(scope))
         if check is None:
@@ -97,7 +97,7 @@ class RestGuard:
         return 0, ""
 
     def _login(self, header: bytes) -> Callable[[], Awaitable[RestUser | None]] | None:
-        """What checks it; None for what this server does not take."""
+        """Returns a check of the login; None if this server does not accept its scheme."""
         users, tokens = self._access.users, self._access.tokens
         if users is not None and (login := basic_login(header)) is not None:
             loop = asyncio.get_running_loop()
@@ -127,20 +127,20 @@ class RestGuard:
 
 
 def caller_of(scope: Scope) -> RestUser | None:
-    """None: this server asks nobody who they are."""
+    """None: this server does not authenticate."""
     found = scope.get(CALLER)
     assert found is None or isinstance(found, RestUser)
     return found
 
 
 def authorization(scope: Scope) -> bytes:
-    """The one Authorization header; empty for none, two, or one that is too long."""
+    """The only Authorization header; empty for none, for two, or for one that is too long."""
     found = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
     return found[0].strip() if len(found) == 1 and len(found[0]) <= HEADER_BYTES_MAX else b""
 
 
 def basic_login(header: bytes) -> tuple[str, str] | None:
-    """User and password of an Authorization header; None for anything odd."""
+    """User and password of an Authorization header; None if it is malformed."""
     scheme, _, words = header.partition(b" ")
     if scheme.lower() != b"basic":
         return None

@@ -1,4 +1,4 @@
-"""The socket of an HTTP server, bound before the server starts: so its port is known at once."""
+"""The socket of an HTTP server, bound before the server starts, so that its port is known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BACKLOG: Final = 256
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Port 0: any free one."""
+    """Port 0 picks a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -23,6 +23,6 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def url_of(host: str, port: int, *, secure: bool) -> str:
-    """Where it is; an IPv6 address stands in brackets."""
+    """The server's URL; IPv6 addresses get brackets."""
     address = f"[{host}]" if ":" in host else host
     return f"{'https' if secure else 'http'}://{address}:{port}"

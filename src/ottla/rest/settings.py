@@ -1,14 +1,15 @@
-"""Who may use a REST server, by the names that ksqlDB and Kafka Connect have for it.
+"""Access to a REST server, by the settings of ksqlDB and Kafka Connect.
 
     authentication.method              NONE, BASIC (ksqlDB), BEARER (Confluent), or BASIC,BEARER
-    authentication.realm, .roles       the realm's name; the roles that may come in, `*` for all
-    authentication.skip.paths          paths that need no login, such as /healthcheck
+    authentication.realm, .roles       the realm's name; the roles that have access, `*` for all
+    authentication.skip.paths          paths without authentication, such as /healthcheck
     rest.extension.classes             Connect: ...BasicAuthSecurityRestExtension is BASIC
-    java.security.auth.login.config    a JAAS file that names the users' file, as in -D...
+    java.security.auth.login.config    a JAAS file that names the users' file, as with -D...
     ottla.authentication.users.file    the users' file itself
-    sasl.oauthbearer.*                 what a bearer token must be: see bearer.py
+    sasl.oauthbearer.*                 validation of bearer tokens: see bearer.py
 
-Whatever asks for authentication and can't have it is an error at the start, never an open door.
+Settings that ask for authentication and can't be met are an error at startup, so that no port is
+open by mistake.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ log = logging.getLogger("ottla.rest")
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Neither `users` nor `tokens`: nobody is asked who they are."""
+    """Without `users` and `tokens`, callers are not authenticated."""
 
     realm: str
     users: UsersFile | None = None
@@ -68,12 +69,12 @@ class AccessSettings:
 
 
 def access_of(properties: Mapping[str, str], *, realm: str) -> AccessSettings:
-    """KafkaError(INVALID_CONFIG) if what is asked for can't be had."""
+    """KafkaError(INVALID_CONFIG) if the settings can't be met."""
     methods = set(_words(properties.get(METHOD, "").upper())) or {"NONE"}
     extensions = _words(properties.get(EXTENSIONS, ""))
-    for each in extensions:
-        if each != BASIC_EXTENSION:
-            raise wrong(f"{EXTENSIONS}: {each} is a Java class; {METHOD}=BASIC is built in")
+    for extension in extensions:
+        if extension != BASIC_EXTENSION:
+            raise wrong(f"{EXTENSIONS}: {extension} is a Java class; {METHOD}=BASIC is built in")
     if methods != {"NONE"} and not methods <= {"BASIC", "BEARER"}:
         raise wrong(f"{METHOD} is NONE, BASIC or BEARER, not {properties[METHOD]}")
     realm = properties.get(REALM, "").strip() or realm
@@ -114,26 +115,26 @@ def _users(properties: Mapping[str, str], realm: str) -> UsersFile:
     try:
         return UsersFile(Path(path), roles=roles, with_roles=with_roles)
     except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise wrong(f"the users of REST can't be read: {path}: {told}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise wrong(f"the users of REST can't be read: {path}: {reason}") from None
 
 
 def _named_by_jaas(properties: Mapping[str, str], realm: str) -> tuple[str, bool]:
-    """The users' file of a section, and whether its users have roles."""
-    place = properties.get(JAAS_FILE, "").strip() or _java_option()
-    if not place:
+    """The users' file of a JAAS section, and whether its users have roles."""
+    path = properties.get(JAAS_FILE, "").strip() or _java_option()
+    if not path:
         raise wrong(f"{METHOD}=BASIC needs the users: {USERS_FILE}, or {JAAS_FILE}")
     try:
-        text = Path(place).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise wrong(f"{JAAS_FILE} {place}: {error.strerror}") from None
+        raise wrong(f"{JAAS_FILE} {path}: {error.strerror}") from None
     sections = dict(re.findall(r"([\w.\-]+)\s*\{(.*?)\}\s*;", text, re.DOTALL))
     found = _MODULE.match(sections.get(realm, ""))
     if found is None:
-        raise wrong(f"{place} has no section {realm}, which {REALM} names")
+        raise wrong(f"{path} has no section {realm}, which {REALM} names")
     file = _FILE.search(found[2])
     if found[1] not in (CONNECT_MODULE, *JETTY_MODULES) or file is None:
-        raise wrong(f"{place}: {realm} needs a PropertyFileLoginModule with file=, not {found[1]}")
+        raise wrong(f"{path}: {realm} needs a PropertyFileLoginModule with file=, not {found[1]}")
     return file[1], found[1] != CONNECT_MODULE
 
 

@@ -1,10 +1,10 @@
-"""Users of a REST server: a properties file with salted hashes, or one of ksqlDB's or Connect's.
+"""Users of a REST server: a properties file with salted hashes, or ksqlDB's or Connect's file.
 
-    alice=scrypt$16384$<salt>$<hash>,admin      what `ottla rest-users add` writes
-    bob: letmein,read-only                      as ksqlDB (Jetty) has it, in plain text
-    carol=secret                                as Kafka Connect has it: a password, no roles
+    alice=scrypt$16384$<salt>$<hash>,admin      written by `ottla rest-users add`
+    bob: letmein,read-only                      ksqlDB's form (Jetty), in plain text
+    carol=secret                                Kafka Connect's form: a password, no roles
 
-The file is read again when it changes. An unknown user costs as much time as a wrong password.
+The file is read again when it changes. Unknown users take as long as wrong passwords.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final
 from ottla.config import parse_properties
 
 SCRYPT: Final = "scrypt"
-NO_SALT: Final = bytes(16)  # of a hash that is only work
+NO_SALT: Final = bytes(16)  # for hashes that only spend time
 COST: Final = 1 << 14  # 16 MiB and some 50 ms for each guess
 COST_MAX: Final = 1 << 17
 BLOCK: Final = 8
@@ -45,13 +45,13 @@ class RestUser:
 
     @property
     def is_read_only(self) -> bool:
-        """Who has no role can look; any role but `read-only` can change, as in ksqlDB."""
+        """As in ksqlDB: users without a role may read; every role but `read-only` may write."""
         return not self.roles - {READ_ONLY}
 
 
 class UsersFile:
-    """The users of one file. `roles`: those that may come in; `with_roles`: False for Connect's
-    own format, in which a comma belongs to the password and everybody may do everything."""
+    """The users of one file. `roles`: those that have access; `with_roles`: False for Connect's own
+    format, in which a comma belongs to the password and every user may do everything."""
 
     def __init__(self, path: Path, *, roles: frozenset[str], with_roles: bool = True) -> None:
         self._path = path
@@ -61,12 +61,12 @@ class UsersFile:
         self._users: Mapping[str, RestUser] = {}
         self._remembered: OrderedDict[bytes, RestUser] = OrderedDict()
         self._key = secrets.token_bytes(32)
-        self._cost = COST  # of the dearest password of the file
+        self._cost = COST  # of the most expensive password in the file
         self._lock = threading.Lock()
         self._read()
 
     def check(self, name: str, password: str) -> RestUser | None:
-        """The user, if this is the password. Slow on purpose: not to be called on a loop."""
+        """The user, if the password is right. Slow on purpose: never call this on an event loop."""
         if len(password.encode()) > PASSWORD_BYTES_MAX:
             return None
         self._read()
@@ -77,8 +77,8 @@ class UsersFile:
             known = self._users.get(name)
             cost = self._cost
         matches = known is not None and secret_matches(known.secret, password)
-        # As much work for a user that does not exist, or whose password is kept in another form:
-        # the time of an answer does not say who exists.
+        # Spend the same time for unknown users and for cheaper hashes, so that the time of a
+        # response does not reveal who exists.
         spend(password, cost_of(known.secret) if known else 1, cost)
         if known is None or not matches or not self._may_enter(known):
             return None
@@ -93,7 +93,7 @@ class UsersFile:
         return "*" in self._roles or bool(user.roles & self._roles)
 
     def _read(self) -> None:
-        """A file that can't be read any more lets nobody in."""
+        """An unreadable file denies access to everyone."""
         try:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_size)
@@ -118,7 +118,7 @@ class UsersFile:
             secret = secret.strip() if self._with_roles else secret
             if secret.startswith(("OBF:", "MD5:", "CRYPT:")):
                 raise ValueError(
-                    f"the password of {name} is in a form that Jetty reads and that is no secret:"
+                    f"the password of {name} is in a format of Jetty's that is not secret:"
                     " `ottla rest-users add` writes a salted hash"
                 )
             if not secret:
@@ -141,7 +141,7 @@ def hash_password(password: str) -> str:
 
 
 def secret_matches(secret: str, password: str) -> bool:
-    """In a time that does not tell how much of it is right."""
+    """In constant time."""
     if not secret.startswith(f"{SCRYPT}$"):
         return hmac.compare_digest(_digest(secret), _digest(password))
     try:
@@ -155,7 +155,7 @@ def secret_matches(secret: str, password: str) -> bool:
 
 
 def cost_of(secret: str) -> int:
-    """What `secret_matches` spends on it; 1 for what is not hashed."""
+    """The work that `secret_matches` spends on it; 1 for plain text."""
     try:
         kind, cost, _, _ = secret.split("$")
         is_cost = kind == SCRYPT and 1 < int(cost) <= COST_MAX and int(cost).bit_count() == 1
@@ -165,7 +165,7 @@ def cost_of(secret: str) -> int:
 
 
 def spend(password: str, spent: int, wanted: int) -> None:
-    """Work until `wanted` is spent. Costs are powers of two: each step doubles what is spent."""
+    """Hash until `wanted` is spent. Costs are powers of two: each step doubles the spent work."""
     step = max(spent, 2)
     while step < wanted:
         _hashed(password, NO_SALT, step)
@@ -173,12 +173,12 @@ def spend(password: str, spent: int, wanted: int) -> None:
 
 
 def _hashed(password: str, salt: bytes, cost: int) -> bytes:
-    memory = 256 * BLOCK * (cost + 16)  # twice what it takes
+    memory = 256 * BLOCK * (cost + 16)  # twice what it needs
     return hashlib.scrypt(password.encode(), salt=salt, n=cost, r=BLOCK, p=1, maxmem=memory)
 
 
 def _digest(text: str) -> bytes:
-    """Of equal length, whatever the lengths of what is compared."""
+    """Digests of equal length, so that a comparison does not depend on the lengths."""
     return hashlib.sha256(text.encode()).digest()
 
 

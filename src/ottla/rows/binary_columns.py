@@ -1,4 +1,4 @@
-"""Arrow's binary arrays, seen as numpy sees bytes, and made from such bytes."""
+"""Arrow's binary arrays as numpy arrays, and back."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-NOTHING: Final[npt.NDArray[np.uint8]] = np.zeros(0, np.uint8)
+NO_BYTES: Final[npt.NDArray[np.uint8]] = np.zeros(0, np.uint8)
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
 
-def as_binary(array: Any) -> Any:
+def binary_column(array: Any) -> Any:
     """Text or bytes of any width as `binary`."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -22,16 +22,16 @@ def as_binary(array: Any) -> Any:
 
 
 def binary_parts(array: Any) -> tuple[Bytes, Numbers, Numbers]:
-    """The bytes of all, and for each where they begin and how many they are; 0 for null."""
+    """All bytes, and the start and size of each value; the size of null is 0."""
     count = len(array)
     if count == 0:
-        return NOTHING, np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return NO_BYTES, np.zeros(0, np.int64), np.zeros(0, np.int64)
     _, offsets_buffer, data_buffer = array.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + count + 1]
-    data = NOTHING if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    data = NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     starts = offsets[:-1].astype(np.int64)
     sizes = offsets[1:].astype(np.int64) - starts
-    if array.null_count:  # the format lets a null have bytes
+    if array.null_count:  # Arrow allows a null to have bytes
         sizes[nulls_of(array)] = 0
     return data, starts, sizes
 
@@ -42,7 +42,7 @@ def nulls_of(array: Any) -> npt.NDArray[np.bool_]:
 
 
 def binary_array(data: Bytes, sizes: Numbers) -> Any:
-    """One after the other so many bytes of `data`."""
+    """A binary array of consecutive parts of `data` with these sizes."""
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
@@ -50,7 +50,7 @@ def binary_array(data: Bytes, sizes: Numbers) -> Any:
 
 
 def milliseconds(array: Any, now_ms: int) -> Numbers:
-    """A column of timestamps, or of numbers that are milliseconds; null is now."""
+    """A column of timestamps, or of numbers in milliseconds; null becomes now."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pa.types.is_timestamp(array.type):

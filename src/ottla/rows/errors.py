@@ -1,4 +1,4 @@
-"""What is wrong with a statement, where, and what to do about it."""
+"""Errors of statements: the message, the position and the remedy."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 
 class SqlCode(IntEnum):
-    """ksqlDB's error codes: the HTTP status, and two digits for the case."""
+    """ksqlDB's error codes: the HTTP status and two more digits."""
 
     BAD_REQUEST = 40000
     BAD_STATEMENT = 40001
     QUERY_ENDPOINT = 40002
-    """A query was sent to /ksql: it belongs to /query-stream."""
+    """A query was sent to /ksql instead of /query-stream."""
     FORBIDDEN = 40300
     FORBIDDEN_KAFKA = 40301
-    """The broker has refused it: this server's user lacks an ACL."""
+    """The broker has rejected it: this server's principal lacks an ACL."""
     NOT_FOUND = 40400
     CONFLICT = 40900
     SERVER_ERROR = 50000
@@ -24,10 +24,10 @@ class SqlCode(IntEnum):
 
 
 class SqlError(Exception):
-    """One statement that can't be carried out.
+    """A statement failed.
 
-    `message` says what happened, in ksqlDB's words where it has words for it; `remedy` what to do.
-    `line` and `column` count from 1 in the text that was sent; 0 where there is no one place.
+    `message` is ksqlDB's where it has one; `remedy` says what to do. `line` and `column` count from
+    1 in the submitted text; 0 without a position.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class SqlError(Exception):
         self.column = column
         self.code = code
         self.entities: list[dict[str, Any]] = []
-        """What came of the statements before it, where several were sent together."""
+        """The results of the preceding statements of the same request."""
 
     def __str__(self) -> str:
-        place = f"line {self.line}:{self.column}: " if self.line else ""
+        position = f"line {self.line}:{self.column}: " if self.line else ""
         remedy = f"\n{self.remedy}" if self.remedy else ""
-        return f"{place}{self.message}{remedy}"
+        return f"{position}{self.message}{remedy}"

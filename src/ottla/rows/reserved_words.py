@@ -1,7 +1,7 @@
-"""The words of the language, and which of them can't be a name unless they are quoted.
+"""The keywords of SQL, and which of them must be quoted as names.
 
-As ksqlDB's grammar has it: most words that begin a clause are reserved; those that came later, and
-those that are common names of columns (KEY, SOURCE, DATE, HOUR), are not.
+As in ksqlDB's grammar, most words that start a clause are reserved; later additions and common
+column names (KEY, SOURCE, DATE, HOUR) are not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-RESERVED: Final = frozenset(
+RESERVED_WORDS: Final = frozenset(
     _words(
         """
     ADVANCE ALL AND AS AT BEGINNING BETWEEN BY CASE CAST CATALOG CONNECTOR CONNECTORS CREATE
@@ -27,7 +27,7 @@ RESERVED: Final = frozenset(
     )
 )
 
-KEYWORDS: Final = RESERVED | frozenset(
+KEYWORDS: Final = RESERVED_WORDS | frozenset(
     _words(
         """
     ADD ALTER ARRAY ASSERT CHANGES COLUMN COLUMNS DATE DAY DEFINE EMIT ESCAPE EXPLAIN FINAL
@@ -55,6 +55,6 @@ UNIT_MS: Final = {
     "MONTH": 30 * 86_400_000,
     "YEAR": 365 * 86_400_000,
 }
-"""Months have 30 days and years 365: a window or a retention has a length, not a place in time."""
+"""Months have 30 days and years 365, because a window or a retention is a duration."""
 
-UNITS: Final = {**UNIT_MS, **{f"{name}S": each for name, each in UNIT_MS.items()}}
+UNITS: Final = {**UNIT_MS, **{f"{name}S": milliseconds for name, milliseconds in UNIT_MS.items()}}

@@ -1,7 +1,7 @@
-"""What a stream or table has in it, and how its rows lie in the records of a topic.
+"""The columns of a stream or table, and how records of a topic represent its rows.
 
-A Layout is all that is needed to turn a record into a row and back. It is plain data and travels as
-JSON, in the option `ottla.layout` of the source and the sink, to wherever Spark does the work.
+A Layout has all that is needed to convert a record to a row and back. It is plain data, and travels
+to Spark's workers as JSON in the option `ottla.layout` of the source and the sink.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROWOFFSET: Final = "ROWOFFSET"
 WINDOWSTART: Final = "WINDOWSTART"
 WINDOWEND: Final = "WINDOWEND"
 DELETED: Final = "__DELETED"
-"""Not a column of the SQL: true in the row of a tombstone, whose value columns are all null."""
+"""A hidden column: true in the row of a tombstone, whose value columns are all null."""
 
 PSEUDO_COLUMNS: Final[Mapping[str, SqlType]] = {
     ROWTIME: BIGINT,
@@ -49,25 +49,27 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
-    """The columns of a stream or table, as they were declared."""
+class LogicalSchema:
+    """The columns of a stream or table, in declaration order."""
 
     columns: tuple[Column, ...]
 
     @property
     def key(self) -> tuple[Column, ...]:
-        return tuple(each for each in self.columns if each.role is Role.KEY)
+        return tuple(column for column in self.columns if column.role is Role.KEY)
 
     @property
     def value(self) -> tuple[Column, ...]:
-        return tuple(each for each in self.columns if each.role is Role.VALUE)
+        return tuple(column for column in self.columns if column.role is Role.VALUE)
 
     @property
     def headers(self) -> tuple[Column, ...]:
-        return tuple(each for each in self.columns if each.role in (Role.HEADERS, Role.HEADER))
+        return tuple(
+            column for column in self.columns if column.role in (Role.HEADERS, Role.HEADER)
+        )
 
     def find(self, name: str) -> Column | None:
-        return next((each for each in self.columns if each.name == name), None)
+        return next((column for column in self.columns if column.name == name), None)
 
 
 class WindowKind(StrEnum):
@@ -77,8 +79,8 @@ class WindowKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Windowed:
-    """The key of each record has a window: its start, and for sessions its end (no size)."""
+class WindowInfo:
+    """The window in each record's key: its start, and for sessions its end (then without size)."""
 
     kind: WindowKind
     size_ms: int = 0
@@ -97,10 +99,10 @@ FORMATS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """How a key or a value is written: one of FORMATS.
+class FormatInfo:
+    """The format of keys or values: one of FORMATS.
 
-    `wrapped` is WRAP_SINGLE_VALUE: a single column is a field of an object, or stands alone.
+    `wrapped` is WRAP_SINGLE_VALUE: whether a single column is a field of an object.
     """
 
     name: str
@@ -110,28 +112,28 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows lie in the records of a topic; `timestamp` is the column that ROWTIME is read from.
+    """How records of a topic represent rows; `timestamp` is the column that ROWTIME is read from.
 
-    As columns of a DataFrame: those of the schema in their order, then ROWTIME, ROWPARTITION and
-    ROWOFFSET; WINDOWSTART and WINDOWEND where windowed; DELETED last. Partition and offset are
-    of no use to the sink, and may be missing there, as may DELETED, where nothing is deleted.
+    The columns of a DataFrame: the schema's in order, then ROWTIME, ROWPARTITION and ROWOFFSET;
+    WINDOWSTART and WINDOWEND if windowed; DELETED last. The sink ignores partition and offset; they
+    may be missing there, as may DELETED where nothing is deleted.
 
-    `always_keyed`: a record that is written has a key though all of its columns be NULL; without it
-    such a record has none.
+    `always_keyed`: the sink writes a key even if all key columns are NULL; otherwise such a record
+    has a null key.
     """
 
-    schema: Schema
-    key_format: Format
-    value_format: Format
+    schema: LogicalSchema
+    key_format: FormatInfo
+    value_format: FormatInfo
     is_table: bool = False
-    windowed: Windowed | None = None
+    windowed: WindowInfo | None = None
     timestamp: str = ""
     timestamp_format: str = ""
     always_keyed: bool = False
 
     @property
     def reads_headers(self) -> bool:
-        """A column comes from them, or a record may name its schemas there."""
+        """True if a column comes from headers, or if they may have the schema ids."""
         names = {self.key_format.name.upper(), self.value_format.name.upper()}
         return bool(self.schema.headers) or not names.isdisjoint(INFERRED)
 
@@ -139,8 +141,8 @@ class Layout:
         return json.dumps(
             {
                 "columns": [
-                    [each.name, each.type.to_json(), each.role, each.header]
-                    for each in self.schema.columns
+                    [column.name, column.type.to_json(), column.role, column.header]
+                    for column in self.schema.columns
                 ],
                 "key": _format_to_json(self.key_format),
                 "value": _format_to_json(self.value_format),
@@ -155,7 +157,7 @@ class Layout:
     def from_json(text: str) -> Layout:
         data = json.loads(text)
         return Layout(
-            schema=Schema(
+            schema=LogicalSchema(
                 tuple(
                     Column(name, SqlType.from_json(kind), Role(role), header)
                     for name, kind, role, header in data["columns"]
@@ -171,20 +173,22 @@ class Layout:
         )
 
     def spark_schema(self) -> str:
-        """The columns of the source's DataFrame, as Spark reads a schema."""
-        columns = [f"{spark_name(each.name)} {each.type.spark}" for each in self.schema.columns]
+        """The columns of the source's DataFrame as a Spark schema string."""
+        columns = [
+            f"{spark_name(column.name)} {column.type.spark}" for column in self.schema.columns
+        ]
         hidden = {**PSEUDO_COLUMNS, **(WINDOW_BOUNDS if self.windowed else {})}
-        columns += [f"{spark_name(name)} {each.spark}" for name, each in hidden.items()]
+        columns += [f"{spark_name(name)} {type_.spark}" for name, type_ in hidden.items()]
         return ", ".join([*columns, f"{spark_name(DELETED)} boolean"])
 
 
-def _format_to_json(format_: Format) -> list[Any]:
+def _format_to_json(format_: FormatInfo) -> list[Any]:
     return [format_.name, format_.wrapped, dict(format_.properties)]
 
 
-def _format_from_json(data: list[Any]) -> Format:
-    return Format(data[0], data[1], data[2])
+def _format_from_json(data: list[Any]) -> FormatInfo:
+    return FormatInfo(data[0], data[1], data[2])
 
 
-def _windowed(data: list[Any] | None) -> Windowed | None:
-    return Windowed(WindowKind(data[0]), data[1]) if data else None
+def _windowed(data: list[Any] | None) -> WindowInfo | None:
+    return WindowInfo(WindowKind(data[0]), data[1]) if data else None

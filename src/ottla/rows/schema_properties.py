@@ -1,4 +1,4 @@
-"""What a WITH clause says about schemas, as properties of a format.
+"""The properties of a WITH clause about schemas, as properties of a format.
 
 {"SUBJECT": "orders-value", "SCHEMA_FULL_NAME": "com.acme.Order"}
 """
@@ -12,7 +12,7 @@ from typing import Final
 from ottla.rows.errors import SqlError
 
 Properties = Mapping[str, str | int | float | bool]
-"""A WITH clause, by upper-case names."""
+"""A WITH clause by upper-case names."""
 
 SUBJECT: Final = "SUBJECT"
 SCHEMA_ID: Final = "SCHEMA_ID"
@@ -23,9 +23,9 @@ AVRO_NAME: Final = "VALUE_AVRO_SCHEMA_FULL_NAME"
 KEY_NAMESPACE: Final = "io.confluent.ksql.avro_schemas"
 
 INFERRED: Final = frozenset({"AVRO", "JSON_SR", "PROTOBUF"})
-"""Formats that take columns from a schema registry, and register their schemas there."""
+"""Formats that infer columns from a schema registry and register their schemas there."""
 INHERITED: Final = ("DELIMITER", NULLABLE)
-"""What a query's result has from its source, if the format is the same."""
+"""What a query's result inherits from its source, if the format is the same."""
 
 SUPPORTED: Final[Mapping[str, frozenset[str]]] = {
     "AVRO": frozenset({FULL_NAME, SCHEMA_ID}),
@@ -43,7 +43,7 @@ CONFIGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The topic, and the stream or table over it."""
+    """A topic and its stream or table."""
 
     topic: str
     source: str
@@ -85,13 +85,13 @@ def _check(found: Mapping[str, str], part: str, format_name: str) -> None:
         raise SqlError(
             f"{part}_FORMAT should support schema inference when {part}_SCHEMA_ID is provided."
             f" Current format is {format_name}.",
-            remedy=f"Leave it away, or use {part}_FORMAT='AVRO', 'JSON_SR' or 'PROTOBUF'.",
+            remedy=f"Leave it out, or use {part}_FORMAT='AVRO', 'JSON_SR' or 'PROTOBUF'.",
         )
     if wrong:
-        configs = ", ".join(CONFIGS[each] for each in wrong)
+        configs = ", ".join(CONFIGS[name] for name in wrong)
         raise SqlError(
             f"{format_name} does not support the following configs: [{configs}]",
-            remedy=f"Leave {part}_{wrong[0]} away.",
+            remedy=f"Leave out {part}_{wrong[0]}.",
         )
     if SCHEMA_ID in found and not found[SCHEMA_ID].isdigit():
         raise SqlError(
@@ -100,7 +100,7 @@ def _check(found: Mapping[str, str], part: str, format_name: str) -> None:
         )
     if FULL_NAME in found and not found[FULL_NAME].strip():
         raise SqlError(
-            "Schema name cannot be empty.", remedy=f"Leave {part}_{FULL_NAME} away, or name one."
+            "Schema name cannot be empty.", remedy=f"Leave out {part}_{FULL_NAME}, or set a name."
         )
     if NULLABLE in found and found[NULLABLE].upper() not in NULLABLES:
         raise SqlError(

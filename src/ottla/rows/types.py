@@ -1,6 +1,6 @@
-"""The types of the SQL: ksqlDB's names for them, and Spark's.
+"""The SQL types, with ksqlDB's and Spark's names.
 
-Values of a row in Python, wherever rows are handled outside Spark:
+The Python values of a row, wherever rows are handled outside Spark:
 
     BOOLEAN bool   INTEGER, BIGINT int   DOUBLE float   STRING str   BYTES bytes
     DECIMAL decimal.Decimal   TIME datetime.time   DATE datetime.date
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from ottla.rows.reserved_words import RESERVED
+from ottla.rows.reserved_words import RESERVED_WORDS
 
 
-class Kind(StrEnum):
+class SqlBaseType(StrEnum):
     BOOLEAN = "BOOLEAN"
     INTEGER = "INTEGER"
     BIGINT = "BIGINT"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SqlField:
     """One field of a STRUCT."""
 
     name: str
@@ -42,25 +42,25 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """`key` is a MAP's; `element` an ARRAY's, or the values' of a MAP."""
+    """`key` is a MAP's key type; `element` is an ARRAY's, or a MAP's value type."""
 
-    kind: Kind
+    kind: SqlBaseType
     precision: int = 0
     scale: int = 0
     key: SqlType | None = None
     element: SqlType | None = None
-    fields: tuple[Field, ...] = ()
+    fields: tuple[SqlField, ...] = ()
 
     def __str__(self) -> str:
-        """As a statement has it: `ARRAY<STRUCT<A INTEGER, B STRING>>`, `DECIMAL(4, 2)`."""
-        if self.kind is Kind.DECIMAL:
+        """As in a statement: `ARRAY<STRUCT<A INTEGER, B STRING>>`, `DECIMAL(4, 2)`."""
+        if self.kind is SqlBaseType.DECIMAL:
             return f"DECIMAL({self.precision}, {self.scale})"
-        if self.kind is Kind.ARRAY:
+        if self.kind is SqlBaseType.ARRAY:
             return f"ARRAY<{self.element}>"
-        if self.kind is Kind.MAP:
+        if self.kind is SqlBaseType.MAP:
             return f"MAP<{self.key}, {self.element}>"
-        if self.kind is Kind.STRUCT:
-            fields = ", ".join(f"{quoted(each.name)} {each.type}" for each in self.fields)
+        if self.kind is SqlBaseType.STRUCT:
+            fields = ", ".join(f"{quoted(field.name)} {field.type}" for field in self.fields)
             return f"STRUCT<{fields}>"
         return self.kind.value
 
@@ -70,32 +70,36 @@ class SqlType:
 
     @property
     def spark(self) -> str:
-        """Spark's name for it, as in a schema string or a CAST."""
-        if self.kind is Kind.DECIMAL:
+        """Spark's name, as in a schema string or a CAST."""
+        if self.kind is SqlBaseType.DECIMAL:
             return f"decimal({self.precision},{self.scale})"
-        if self.kind is Kind.ARRAY:
+        if self.kind is SqlBaseType.ARRAY:
             assert self.element is not None
             return f"array<{self.element.spark}>"
-        if self.kind is Kind.MAP:
+        if self.kind is SqlBaseType.MAP:
             assert self.key is not None
             assert self.element is not None
             return f"map<{self.key.spark},{self.element.spark}>"
-        if self.kind is Kind.STRUCT:
-            fields = ",".join(f"{spark_name(each.name)}:{each.type.spark}" for each in self.fields)
+        if self.kind is SqlBaseType.STRUCT:
+            fields = ",".join(
+                f"{spark_name(field.name)}:{field.type.spark}" for field in self.fields
+            )
             return f"struct<{fields}>"
         return SPARK_NAMES[self.kind]
 
     def to_json(self) -> dict[str, Any]:
-        """As ksqlDB's REST describes a type."""
+        """As in ksqlDB's REST API."""
         return {
             "type": self.kind.value,
-            "fields": [{"name": each.name, "schema": each.type.to_json()} for each in self.fields]
+            "fields": [
+                {"name": field.name, "schema": field.type.to_json()} for field in self.fields
+            ]
             or None,
             "memberSchema": self.element.to_json() if self.element else None,
             **({"keySchema": self.key.to_json()} if self.key else {}),
             **(
                 {"parameters": {"precision": self.precision, "scale": self.scale}}
-                if self.kind is Kind.DECIMAL
+                if self.kind is SqlBaseType.DECIMAL
                 else {}
             ),
         }
@@ -105,67 +109,71 @@ class SqlType:
         parameters = data.get("parameters") or {}
         member, key = data.get("memberSchema"), data.get("keySchema")
         return SqlType(
-            Kind(data["type"]),
+            SqlBaseType(data["type"]),
             precision=int(parameters.get("precision", 0)),
             scale=int(parameters.get("scale", 0)),
             key=SqlType.from_json(key) if key else None,
             element=SqlType.from_json(member) if member else None,
             fields=tuple(
-                Field(each["name"], SqlType.from_json(each["schema"]))
-                for each in data.get("fields") or ()
+                SqlField(field["name"], SqlType.from_json(field["schema"]))
+                for field in data.get("fields") or ()
             ),
         )
 
 
-BOOLEAN: Final = SqlType(Kind.BOOLEAN)
-INTEGER: Final = SqlType(Kind.INTEGER)
-BIGINT: Final = SqlType(Kind.BIGINT)
-DOUBLE: Final = SqlType(Kind.DOUBLE)
-STRING: Final = SqlType(Kind.STRING)
-BYTES: Final = SqlType(Kind.BYTES)
-TIME: Final = SqlType(Kind.TIME)
-DATE: Final = SqlType(Kind.DATE)
-TIMESTAMP: Final = SqlType(Kind.TIMESTAMP)
+BOOLEAN: Final = SqlType(SqlBaseType.BOOLEAN)
+INTEGER: Final = SqlType(SqlBaseType.INTEGER)
+BIGINT: Final = SqlType(SqlBaseType.BIGINT)
+DOUBLE: Final = SqlType(SqlBaseType.DOUBLE)
+STRING: Final = SqlType(SqlBaseType.STRING)
+BYTES: Final = SqlType(SqlBaseType.BYTES)
+TIME: Final = SqlType(SqlBaseType.TIME)
+DATE: Final = SqlType(SqlBaseType.DATE)
+TIMESTAMP: Final = SqlType(SqlBaseType.TIMESTAMP)
 
-NUMBERS: Final = frozenset({Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE})
+NUMBERS: Final = frozenset(
+    {SqlBaseType.INTEGER, SqlBaseType.BIGINT, SqlBaseType.DECIMAL, SqlBaseType.DOUBLE}
+)
 
 SPARK_NAMES: Final = {
-    Kind.BOOLEAN: "boolean",
-    Kind.INTEGER: "int",
-    Kind.BIGINT: "bigint",
-    Kind.DOUBLE: "double",
-    Kind.STRING: "string",
-    Kind.BYTES: "binary",
-    Kind.TIME: "time(3)",
-    Kind.DATE: "date",
-    Kind.TIMESTAMP: "timestamp",
+    SqlBaseType.BOOLEAN: "boolean",
+    SqlBaseType.INTEGER: "int",
+    SqlBaseType.BIGINT: "bigint",
+    SqlBaseType.DOUBLE: "double",
+    SqlBaseType.STRING: "string",
+    SqlBaseType.BYTES: "binary",
+    SqlBaseType.TIME: "time(3)",
+    SqlBaseType.DATE: "date",
+    SqlBaseType.TIMESTAMP: "timestamp",
 }
 
 
 def decimal(precision: int, scale: int) -> SqlType:
-    return SqlType(Kind.DECIMAL, precision=precision, scale=scale)
+    return SqlType(SqlBaseType.DECIMAL, precision=precision, scale=scale)
 
 
 def array(element: SqlType) -> SqlType:
-    return SqlType(Kind.ARRAY, element=element)
+    return SqlType(SqlBaseType.ARRAY, element=element)
 
 
 def map_of(key: SqlType, value: SqlType) -> SqlType:
-    return SqlType(Kind.MAP, key=key, element=value)
+    return SqlType(SqlBaseType.MAP, key=key, element=value)
 
 
 def struct(*fields: tuple[str, SqlType]) -> SqlType:
-    return SqlType(Kind.STRUCT, fields=tuple(Field(name, each) for name, each in fields))
+    return SqlType(
+        SqlBaseType.STRUCT, fields=tuple(SqlField(name, type_) for name, type_ in fields)
+    )
 
 
 def quoted(name: str) -> str:
-    """A name as it must be written in a statement: quoted where it would not be read as it is."""
+    """A name for a statement, quoted where necessary."""
     plain = name.isascii() and name.replace("_", "A").isalnum() and not name[0].isdigit()
-    if plain and name == name.upper() and name not in RESERVED:
+    if plain and name == name.upper() and name not in RESERVED_WORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def spark_name(name: str) -> str:
-    """A name as Spark SQL wants it: in back quotes."""
+    """A name for Spark SQL, in backquotes."""
     return "`" + name.replace("`", "``") + "`"

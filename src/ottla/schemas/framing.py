@@ -1,11 +1,11 @@
-"""How a record names its schema: Confluent's wire format.
+"""Confluent's wire format: how a record names its schema.
 
     0x00  id (4 bytes, big-endian)  payload
     0x01  GUID (16 bytes)           payload
 
-The same bytes without a payload may stand in a header of the record, `__key_schema_id` or
-`__value_schema_id`; the key or value is then the bare payload. In front of a Protobuf payload stand
-the indexes of its message in the file: zig-zag varints, the count first, and a single 0 for `[0]`.
+The same bytes without a payload may be a header of the record, `__key_schema_id` or
+`__value_schema_id`; the key or value is then the bare payload. A Protobuf payload follows the
+indexes of its message in the file: zig-zag varints, the count first, and a single 0 for `[0]`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ ID_FRAME: Final = struct.Struct(">BI")
 GUID_BYTES: Final = 16
 KEY_HEADER: Final = "__key_schema_id"
 VALUE_HEADER: Final = "__value_schema_id"
-INDEXES_MAX: Final = 64  # messages nest no deeper
+INDEXES_MAX: Final = 64  # messages do not nest deeper
 
 
-class NotFramed(ValueError):
-    """Bytes that name no schema."""
+class FramingError(ValueError):
+    """Bytes without a schema id."""
 
 
-class SchemaName(NamedTuple):
-    """What a record names its schema by: an id, or a GUID if that is not empty."""
+class RecordSchemaId(NamedTuple):
+    """A schema's id, or its GUID if that is not empty."""
 
     id: int
     guid: str = ""
@@ -46,16 +46,16 @@ def with_guid(guid: str, payload: bytes) -> bytes:
     return bytes((GUID_MAGIC,)) + uuid.UUID(guid).bytes + payload
 
 
-def split(data: bytes) -> tuple[SchemaName, int]:
-    """Which schema, and where the payload begins; NotFramed if the bytes name none."""
+def split_frame(data: bytes) -> tuple[RecordSchemaId, int]:
+    """The schema's id and the start of the payload; FramingError if the bytes have none."""
     if not data:
-        raise NotFramed("no bytes: a record with a schema begins with its id")
+        raise FramingError("no bytes: a record with a schema begins with its id")
     if data[0] == ID_MAGIC and len(data) >= ID_FRAME.size:
-        return SchemaName(ID_FRAME.unpack_from(data)[1]), ID_FRAME.size
+        return RecordSchemaId(ID_FRAME.unpack_from(data)[1]), ID_FRAME.size
     if data[0] == GUID_MAGIC and len(data) > GUID_BYTES:
         guid = uuid.UUID(bytes=bytes(data[1 : GUID_BYTES + 1]))
-        return SchemaName(0, str(guid)), GUID_BYTES + 1
-    raise NotFramed(
+        return RecordSchemaId(0, str(guid)), GUID_BYTES + 1
+    raise FramingError(
         f"{len(data)} bytes, the first is 0x{data[0]:02x}: a record with a schema begins with"
         " 0x00 and an id of four bytes, or with 0x01 and a GUID"
     )
@@ -69,17 +69,17 @@ def indexes_bytes(indexes: Sequence[int]) -> bytes:
 
 
 def read_indexes(data: bytes, position: int) -> tuple[tuple[int, ...], int]:
-    """The path to the message, and where its payload begins."""
+    """The path to the message, and the start of its payload."""
     count, position = _read_varint(data, position)
     if count == 0:
         return (0,), position
     if not 0 < count <= INDEXES_MAX:
-        raise NotFramed(f"{count} message indexes")
+        raise FramingError(f"{count} message indexes")
     indexes = []
     for _ in range(count):
         index, position = _read_varint(data, position)
         if index < 0:
-            raise NotFramed(f"message index {index}")
+            raise FramingError(f"message index {index}")
         indexes.append(index)
     return tuple(indexes), position
 
@@ -98,7 +98,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= len(data) or shift > 28:
-            raise NotFramed("the message indexes do not end")
+            raise FramingError("the message indexes do not end")
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift

@@ -1,4 +1,4 @@
-"""JSON as Jackson reads and writes it: compact, keys in their order, doubles as Java shows them.
+"""JSON as Jackson reads and writes it: compact, keys in order, doubles in Java's format.
 
 The same schema must have the same canonical text here and in Confluent's registry.
 """
@@ -15,14 +15,14 @@ from typing import Any
 from ottla.schemas.invalid_schema import InvalidSchema
 from ottla.schemas.limits import TEXT_DEPTH_MAX
 
-# A whole string, or one bracket: strings are skipped, since brackets in them do not nest. A string
-# that never ends is taken to the end (possessive), and not tried again at each quote in it.
+# A whole string, or one bracket: strings are skipped, because brackets in them do not nest. An
+# unterminated string is taken to the end (possessive), and not tried again at each quote in it.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*+"?|[\[\]{}]', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 
 
-def read(text: str) -> Any:
-    """The value of a JSON text; raises InvalidSchema for what is not JSON."""
+def read_json(text: str) -> Any:
+    """The value of a JSON text; InvalidSchema if it is not JSON."""
     check_depth(text)
     try:
         return json.loads(text, parse_constant=_refuse, parse_float=_finite)
@@ -34,8 +34,8 @@ def read(text: str) -> Any:
         raise InvalidSchema(f"not JSON: {error}") from error
 
 
-def write(value: Any, *, sort_keys: bool = False) -> str:
-    """Compact JSON. Raw characters instead of escapes, as Jackson writes them."""
+def write_json(value: Any, *, sort_keys: bool = False) -> str:
+    """Compact JSON with raw characters instead of escapes, as Jackson writes it."""
     parts: list[str] = []
     _write(value, parts, sort_keys)
     return "".join(parts)
@@ -43,7 +43,7 @@ def write(value: Any, *, sort_keys: bool = False) -> str:
 
 def check_depth(text: str) -> None:
     if text.count("{") + text.count("[") <= TEXT_DEPTH_MAX:
-        return  # most have not so many brackets at all
+        return  # most texts have fewer brackets altogether
     depth = 0
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -56,7 +56,7 @@ def check_depth(text: str) -> None:
 
 
 def double(value: float) -> str:
-    """A double as Java's Double.toString has it: 1.0E10 where Python has 10000000000.0."""
+    """A double in the format of Java's Double.toString: 1.0E10 for 10000000000.0."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
@@ -89,20 +89,20 @@ def _write(value: Any, parts: list[str], sort_keys: bool) -> None:
 
 
 def _string(value: str) -> str:
-    # Not json.dumps, which makes an encoder for each text that may have other letters than ASCII.
+    # Not json.dumps, which builds an encoder for each text that may have non-ASCII letters.
     text = encode_basestring(value)
     if "\\" not in text:
         return text
-    # Jackson has capitals in \u001F. Behind an escaped backslash there is no escape.
+    # Jackson has capitals in \u001F. An escaped backslash starts no such escape.
     return _ESCAPE.sub(lambda match: match[0][:2] + match[0][2:].upper(), text)
 
 
 def _refuse(constant: str) -> Any:
-    raise InvalidSchema(f"not JSON: {constant} is no number in JSON")
+    raise InvalidSchema(f"not JSON: {constant} is not a number in JSON")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if isinf(value):
-        raise InvalidSchema(f"{text} is no double")
+        raise InvalidSchema(f"{text} is not a double")
     return value

@@ -1,4 +1,4 @@
-"""What a schema calls the records that it describes: what subjects may be named after."""
+"""The record names in a schema, for subject name strategies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record_names(schema: ParsedSchema) -> set[str]:
 
 
 def record_name(schema: ParsedSchema) -> str:
-    """Of a schema that describes one record, in Avro or JSON Schema."""
+    """The name of a schema that describes one record, in Avro or JSON Schema."""
     if schema.kind == "AVRO":
         name: str = schema.body.root.name
         return name

@@ -1,7 +1,7 @@
-"""What a checkpoint says: how far a query has come, and whether a batch of it is unfinished.
+"""Reads Spark's checkpoints: how far a query has come, and whether a batch is unfinished.
 
-A checkpoint of Spark has one file for each batch in `offsets/`, written before the batch runs, and
-one in `commits/`, written when it is done. The offsets in it are those where the batch ends.
+A checkpoint has a file per batch in `offsets/`, written before the batch runs with the offsets
+where it ends, and one in `commits/`, written after it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from ottla.spark.offsets import CLOCK
 
 Position = dict[str, dict[str, int]]
-"""Topic -> partition -> the offset that is read next; as the source writes its offsets."""
+"""Topic -> partition -> next offset, in the source's format."""
 
 
-class Checkpoint:
-    """The folder of one Spark query."""
+class QueryCheckpoint:
+    """The checkpoint folder of one Spark query."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,27 +30,27 @@ class Checkpoint:
 
     @property
     def query_id(self) -> str:
-        """By which Spark knows the query; nothing if it has never been started."""
+        """Spark's id of the query; empty if it has never been started."""
         known = read_json(self.path / "metadata")
         return str(known["id"]) if known else ""
 
     @property
     def begun(self) -> bool:
-        """It knows where its query goes on, be it in the middle of the first batch."""
+        """True if the query has planned a batch, so its position is known."""
         return self._last("offsets") >= 0
 
     @property
     def at_border(self) -> bool:
-        """No batch has been begun that is not done."""
+        """True if every planned batch is committed."""
         return self._last("offsets") == self._last("commits")
 
     @property
     def last_done(self) -> int:
-        """The number of the last batch that is done; -1 if there is none."""
+        """The number of the last committed batch; -1 if there is none."""
         return self._last("commits")
 
     def position(self) -> Position:
-        """Where the last batch ended that is done; empty if there is none."""
+        """The end offsets of the last committed batch; empty if there is none."""
         done = self._last("commits")
         return self._offsets(done) if done >= 0 else {}
 
@@ -61,7 +61,7 @@ class Checkpoint:
         folder = self.path / log
         if not folder.is_dir():
             return -1
-        return max((int(e.name) for e in folder.iterdir() if e.name.isdigit()), default=-1)
+        return max((int(file.name) for file in folder.iterdir() if file.name.isdigit()), default=-1)
 
     def _offsets(self, batch: int) -> Position:
         """The lines are: version, metadata, then one for each source."""
@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """All of it or nothing, whenever the machine stops."""
+    """Atomic and durable: a crash leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".new")
     with draft.open("w", encoding="utf-8") as file:
@@ -94,12 +94,12 @@ def read_json(path: Path) -> Any | None:
 
 
 def is_behind(position: Position, other: Position) -> bool:
-    """In some partition `position` is before `other`."""
+    """True if `position` is before `other` in some partition."""
     return distance(position, other) > 0
 
 
 def distance(position: Position, other: Position) -> int:
-    """How many records lie between them, in the partitions where `position` is the earlier."""
+    """The number of offsets between them, in partitions where `position` is earlier."""
     return sum(
         max(offset - position.get(topic, {}).get(partition, 0), 0)
         for topic, partitions in other.items()
@@ -108,12 +108,12 @@ def distance(position: Position, other: Position) -> int:
 
 
 def earliest_of(positions: list[Position]) -> Position:
-    """For each partition the smallest offset. A partition that only some have begins at 0."""
+    """The smallest offset of each partition; 0 for a partition that some positions lack."""
     found: Position = {}
-    for topic in {topic for each in positions for topic in each}:
-        partitions = {p for each in positions for p in each.get(topic, {})}
+    for topic in {topic for position in positions for topic in position}:
+        partitions = {p for position in positions for p in position.get(topic, {})}
         found[topic] = {
-            p: min(each.get(topic, {}).get(p, 0) for each in positions)
+            p: min(position.get(topic, {}).get(p, 0) for position in positions)
             for p in sorted(partitions, key=int)
         }
     return found

@@ -1,13 +1,13 @@
-"""The JVM that Spark's driver lives in, started by ourselves.
+"""Starts the JVM of Spark's driver directly.
 
-PySpark's own way is a shell script that starts one JVM, which prints the command for a second one.
-Here the second one is started at once: one JVM less, options of ours, and no need for the module
-jdk.incubator.vector, which that command asks for and PyPI's Java does not have (only MLlib's linear
-algebra uses it).
+PySpark runs a shell script that starts one JVM, which prints the command for a second one. Starting
+the second one directly saves a JVM, allows other options, and does without the module
+jdk.incubator.vector, which that command requires and PyPI's Java lacks (only MLlib's linear algebra
+uses it).
 
-The handshake is PySpark's: the JVM writes its port and a secret to a file that we name. It lives as
-long as its standard input is open: when this process ends, however it ends, so does the JVM. It
-has a session of its own, so that a Ctrl-C on the terminal does not reach it.
+The handshake is PySpark's: the JVM writes its port and a secret to a file that this process names.
+The JVM exits when its standard input closes, so it ends with this process, however that ends. It
+runs in its own session, so that Ctrl-C on the terminal does not reach it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.spark.java import Java, StartError
 START_TIMEOUT_S: Final = 120.0
 LOOK_S: Final = 0.01
 SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
-# What Spark reaches into (org.apache.spark.launcher.JavaModuleOptions).
+# The packages that Spark accesses (org.apache.spark.launcher.JavaModuleOptions).
 OPEN_PACKAGES: Final = (
     "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio",
     "java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref",
@@ -40,9 +40,9 @@ OPEN_PACKAGES: Final = (
 GONE_WITH: Final = {"sun.security.action": 25}
 JAVA_OPTIONS: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions",
-    # A driver that ran out of memory is better dead, with its queries FAILED, than half alive.
+    # After an OutOfMemoryError a dead driver, whose queries are FAILED, beats a damaged one.
     "-XX:+ExitOnOutOfMemoryError",
-    # The JVM's own warnings go to standard output, in the middle of what the user reads.
+    # The JVM's own warnings would appear on standard output, amid what the user reads.
     "-Xlog:disable",
     "-Xlog:all=error:stderr",
     "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
@@ -52,7 +52,7 @@ JAVA_OPTIONS: Final = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
-# Found by the JVM's name for itself: Spark raises the log level of a shell to WARN otherwise.
+# Without a level for this logger, Spark raises the root level of a shell to WARN.
 SHELL_LOGGER: Final = "org.apache.spark.api.python.PythonGatewayServer"
 
 
@@ -64,7 +64,7 @@ class Gateway:
 
 
 class Launch:
-    """A JVM on its way. What this process has to import meanwhile costs no time then."""
+    """A JVM that is starting; meanwhile this process can import its modules."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Launch:
         self.environment = jvm_environment()
         master = settings.get("spark.master", "")
         if master.startswith("local") and "SPARK_HOME" not in os.environ:
-            # With it every Python of Spark's would read pyspark from a zip that has no byte code:
-            # 1.9 s of CPU for each start instead of 0.5.
+            # With SPARK_HOME, Spark's Python processes import pyspark from a zip without bytecode,
+            # which costs 1.9 s of CPU per start instead of 0.5.
             del self.environment["SPARK_HOME"]
         self.process = self._spawned(command)
 
@@ -110,7 +110,7 @@ class Launch:
                 errors.close()
 
     def end(self) -> None:
-        """Nobody wants it any more."""
+        """Kills a JVM that is not needed."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         self.process.kill()
@@ -122,22 +122,22 @@ class Launch:
         try:
             while not self._contact.exists():
                 if self.process.poll() is not None:
-                    where = f"see {self._log}" if self._log else "the lines above say why"
+                    where = f"see {self._log}" if self._log else "see the lines above"
                     code = self.process.returncode
-                    raise StartError(f"Spark's JVM ended with code {code} at its start: {where}.")
+                    raise StartError(f"Spark's JVM exited with code {code} during startup: {where}")
                 if time.monotonic() > deadline:
                     self.process.kill()
                     self.process.wait()
-                    raise StartError(f"Spark's JVM was not up after {timeout_s:.0f} s.")
+                    raise StartError(f"Spark's JVM did not start within {timeout_s:.0f} s")
                 time.sleep(LOOK_S)
             return Gateway(self.process, *contact(self._contact.read_bytes()))
         finally:
-            # log4j has read its file by now.
+            # log4j has read its configuration by now.
             shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def contact(data: bytes) -> tuple[int, str]:
-    """Port and secret, as the JVM writes them (and renames the file when it is whole)."""
+    """Port and secret, as the JVM writes them. (It renames the file when it is complete.)"""
     port, size = struct.unpack_from(">ii", data)
     return port, data[8 : 8 + size].decode()
 
@@ -145,11 +145,11 @@ def contact(data: bytes) -> tuple[int, str]:
 def java_command(
     java: Java, options: Sequence[str] = (), *, heap: str, main: str = SUBMIT
 ) -> list[str]:
-    """A JVM with Spark's jars and all that they need, up to the name of the class."""
+    """The command of a JVM with Spark's jars and options, up to the main class."""
     opened = [
-        f"--add-opens=java.base/{each}=ALL-UNNAMED"
-        for each in OPEN_PACKAGES
-        if java.major < GONE_WITH.get(each, sys.maxsize)
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in OPEN_PACKAGES
+        if java.major < GONE_WITH.get(package, sys.maxsize)
     ]
     return [
         str(java.program),
@@ -168,7 +168,7 @@ def submit_arguments(settings: Mapping[str, str]) -> list[str]:
 
 
 def spark_home() -> Path:
-    """SPARK_HOME, as PySpark has it; else the package itself, which is not imported for this."""
+    """SPARK_HOME, as for PySpark; else the package's folder, without importing it."""
     if os.environ.get("SPARK_HOME"):
         return Path(os.environ["SPARK_HOME"])
     found = importlib.util.find_spec("pyspark")
@@ -178,23 +178,23 @@ def spark_home() -> Path:
 
 
 def has_own_setup() -> bool:
-    """Whether this Spark was set up by somebody: the files that its scripts read."""
+    """True if this Spark has configuration files that its scripts read."""
     named = os.environ.get("SPARK_CONF_DIR")
     folder = Path(named) if named else spark_home() / "conf"
     return any((folder / name).exists() for name in ("spark-env.sh", "spark-defaults.conf"))
 
 
 def class_path() -> list[str]:
-    """The jars one by one: a class-data archive holds for the same list only.
+    """The jars one by one, because a class-data archive is valid only for the same list.
 
-    slf4j-api first, as Spark's own launcher has it; then the configuration of Hadoop, if any.
+    As in Spark's launcher, slf4j-api comes first, and Hadoop's configuration last.
     """
-    jars = [str(each) for each in sorted((spark_home() / "jars").glob("*.jar"))]
+    jars = [str(jar) for jar in sorted((spark_home() / "jars").glob("*.jar"))]
     if not jars:
-        raise StartError(f"There are no jars of Spark in {spark_home() / 'jars'}.")
+        raise StartError(f"There are no Spark jars in {spark_home() / 'jars'}")
     jars.sort(key=lambda path: not Path(path).name.startswith("slf4j-api-"))
     folders = [os.environ.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
-    return [*jars, *(each for each in folders if each)]
+    return [*jars, *(folder for folder in folders if folder)]
 
 
 def jvm_environment() -> dict[str, str]:
@@ -209,10 +209,10 @@ def jvm_environment() -> dict[str, str]:
 
 
 def log_settings(log: Path | None) -> str:
-    """log4j's properties: into a file from INFO on, or onto the terminal what is fatal only.
+    """log4j's properties: INFO and above to a file, or only FATAL to the terminal.
 
-    Whatever fails in a query comes to its caller as an exception. Spark logs it as an ERROR too,
-    with its stack, more than once, and for every query that is stopped while it works.
+    A query's failure reaches its caller as an exception. Spark also logs it as an ERROR with its
+    stack, more than once, even for queries that are stopped in the middle of a batch.
     """
     if log is None:
         level = "fatal"

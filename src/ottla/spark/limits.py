@@ -1,10 +1,10 @@
-"""Both ends of what a query reads, as its options say them: `earliest`, an offset, a time.
+"""The start and end of what a query reads, from its options: `earliest`, an offset, a time.
 
     startingOffsets             earliest, latest, {"topic":{"0":23,"1":-2}}: -2 earliest, -1 latest
     startingOffsetsByTimestamp  {"topic":{"0":1700000000000}}, in ms
     startingTimestamp           1700000000000, for all partitions
 
-The same three for the end. Of several the last in this list counts.
+The same three exist for the end. If several are given, the last in this list wins.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ Found = Mapping[TopicPartition, int | None]
 
 
 class OptionError(ValueError):
-    """An option that can't be, and what to do about it."""
+    """An invalid option; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """One number for all partitions, or one for each; offsets, or times in ms."""
+class OffsetRangeLimit:
+    """One number for all partitions or one per partition; offsets, or times in ms."""
 
     everywhere: int | None = None
-    each: Mapping[TopicPartition, int] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
     by_time: bool = False
     option: str = ""
 
     def numbers(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the limit says of each partition; a limit that names some must name them all."""
+        """The limit of each partition; a limit by partition must name all of them."""
         if self.everywhere is not None:
             return dict.fromkeys(partitions, self.everywhere)
-        if set(self.each) != set(partitions):
+        if set(self.by_partition) != set(partitions):
             care = (
                 "" if self.by_time else "\nUse -1 for latest, -2 for earliest, if you don't care."
             )
             raise OptionError(
                 f"If {self.option} contains specific offsets, you must specify all"
                 f" TopicPartitions.{care}"
-                f"\nSpecified: {listed(self.each)} Assigned: {listed(partitions)}"
+                f"\nSpecified: {listed(self.by_partition)} Assigned: {listed(partitions)}"
             )
-        return dict(self.each)
+        return dict(self.by_partition)
 
     def resolve(
         self,
@@ -61,13 +61,13 @@ class Limit:
         *,
         latest_if_no_time: bool,
     ) -> dict[TopicPartition, int]:
-        """Offsets. `find` is asked for the offsets at a time; EARLIEST and LATEST are times, too,
-        and those after which there is no record have None."""
+        """Resolves to offsets. `find` looks up offsets by time; EARLIEST and LATEST are times, too.
+        It returns None for a partition without a record at or after the time."""
         numbers = self.numbers(partitions)
         if self.by_time:
             return self._at_times(find, numbers, latest_if_no_time)
-        asked = {each: number for each, number in numbers.items() if number < 0}
-        return {**numbers, **_all(find(asked))}
+        lookups = {partition: number for partition, number in numbers.items() if number < 0}
+        return {**numbers, **_all(find(lookups))}
 
     def _at_times(
         self,
@@ -76,20 +76,20 @@ class Limit:
         latest_if_no_time: bool,
     ) -> dict[TopicPartition, int]:
         found = find(times)
-        missing = [each for each in times if found[each] is None]
+        missing = [partition for partition in times if found[partition] is None]
         if missing and not latest_if_no_time:
             raise OptionError(
                 f"No offset matched from request of topic-partition {missing[0]} and timestamp"
-                f" {times[missing[0]]}: no record is that young. Give an earlier time, or"
+                f" {times[missing[0]]}: there is no later record. Give an earlier time, or"
                 " startingOffsetsByTimestampStrategy latest"
             )
         ends = _all(find(dict.fromkeys(missing, LATEST)))
-        return {each: ends[each] if at is None else at for each, at in found.items()}
+        return {partition: ends[partition] if at is None else at for partition, at in found.items()}
 
 
 def _all(found: Found) -> dict[TopicPartition, int]:
-    """EARLIEST and LATEST are always found."""
-    return {each: offset for each, offset in found.items() if offset is not None}
+    """EARLIEST and LATEST always have an offset."""
+    return {partition: offset for partition, offset in found.items() if offset is not None}
 
 
 def limit_of(
@@ -99,22 +99,24 @@ def limit_of(
     *,
     allow_latest: bool = True,
     allow_earliest: bool = True,
-) -> Limit:
-    """The limit that the options named `starting...` or `ending...` say."""
+) -> OffsetRangeLimit:
+    """The limit from the options `starting...` or `ending...`."""
     time, times, offsets = f"{end}Timestamp", f"{end}OffsetsByTimestamp", f"{end}Offsets"
     if (value := options.get(time.lower())) is not None:
-        return Limit(_time(time, value), by_time=True, option=time)
+        return OffsetRangeLimit(_time(time, value), by_time=True, option=time)
     if (value := options.get(times.lower())) is not None:
-        each = _numbers(times, value, TIMES_EXAMPLE)
-        if any(number < 0 for number in each.values()):
-            raise OptionError(f"{times} has times in ms since 1970, none of them below 0: {value}")
-        return Limit(each=each, by_time=True, option=times)
+        numbers = _numbers(times, value, TIMES_EXAMPLE)
+        if any(number < 0 for number in numbers.values()):
+            raise OptionError(f"{times} must have times in ms since 1970, not below 0: {value}")
+        return OffsetRangeLimit(by_partition=numbers, by_time=True, option=times)
     value = options.get(offsets.lower(), "").strip()
     words = {"earliest": EARLIEST, "latest": LATEST, "": default}
     if value.lower() in words:
-        limit = Limit(words[value.lower()], option=offsets)
+        limit = OffsetRangeLimit(words[value.lower()], option=offsets)
     else:
-        limit = Limit(each=_numbers(offsets, value, OFFSETS_EXAMPLE), option=offsets)
+        limit = OffsetRangeLimit(
+            by_partition=_numbers(offsets, value, OFFSETS_EXAMPLE), option=offsets
+        )
     if not allow_latest:
         _refuse(limit, LATEST, f"{end} offset can't be latest", "Give earliest, or offsets")
     if not allow_earliest:
@@ -122,8 +124,8 @@ def limit_of(
     return limit
 
 
-def _refuse(limit: Limit, number: int, what: str, remedy: str) -> None:
-    where = [str(each) for each, offset in limit.each.items() if offset == number]
+def _refuse(limit: OffsetRangeLimit, number: int, what: str, remedy: str) -> None:
+    where = [str(partition) for partition, offset in limit.by_partition.items() if offset == number]
     if limit.everywhere == number or where:
         those = f" ({', '.join(where)})" if where else ""
         raise OptionError(f"{what} for batch queries on Kafka{those}. {remedy}")
@@ -131,7 +133,7 @@ def _refuse(limit: Limit, number: int, what: str, remedy: str) -> None:
 
 def _time(option: str, value: str) -> int:
     if not value.strip().isascii() or not value.strip().isdigit():
-        raise OptionError(f"{option} is a time in ms since 1970, such as 1700000000000: '{value}'")
+        raise OptionError(f"{option} must be a time in ms since 1970: '{value}'")
     return int(value)
 
 
@@ -150,7 +152,7 @@ def _numbers(option: str, value: str, example: str) -> dict[TopicPartition, int]
 
 
 def partitions_of(value: str) -> tuple[TopicPartition, ...]:
-    """What `assign` names."""
+    """The partitions of the option `assign`."""
     wrong = OptionError(f"Expected e.g. {ASSIGN_EXAMPLE} for assign, got {value}")
     found = set()
     for topic, partitions in _json(value, wrong).items():
@@ -176,4 +178,4 @@ def _json(value: str, wrong: OptionError) -> dict[str, Any]:
 
 
 def listed(partitions: Collection[TopicPartition]) -> str:
-    return ", ".join(str(each) for each in sorted(partitions)) or "none"
+    return ", ".join(str(partition) for partition in sorted(partitions)) or "none"

@@ -6,12 +6,12 @@
     to       endingTimestamp, endingOffsetsByTimestamp, endingOffsets: batch queries only
     how much maxOffsetsPerTrigger, minOffsetsPerTrigger with maxTriggerDelay: streaming queries only
     how cut  minPartitions, maxRecordsPerPartition
-    as what  ottla.layout (typed columns; ottla.registry.<name> are settings of the client of the
-             schema registry that its formats need), ottla.work (what some Python makes of them:
-             work.py), ottla.work.ticks (it hears of the clock), ottla.work.homes (so many processes
-             that it calls at, each for some of the partitions)
+    as what  ottla.layout (typed columns; ottla.registry.<name> configures the schema registry
+             client of its formats), ottla.work (the output of a Python chunk processor:
+             chunk_processor.py), ottla.work.ticks (which also gets wall-clock ticks),
+             ottla.work.hosts (the number of host processes it calls, each for some partitions)
 
-Names are not case-sensitive. Errors are those of Spark's source, with what to do about them.
+Names are case-insensitive. Errors are those of Spark's source, with a remedy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.client.record import TopicPartition
 from ottla.spark.limits import (
     EARLIEST,
     LATEST,
-    Limit,
+    OffsetRangeLimit,
     OptionError,
     limit_of,
     partitions_of,
@@ -37,7 +37,7 @@ from ottla.spelling import did_you_mean
 log = logging.getLogger("ottla.spark")
 
 POLL_TIMEOUT_MS: Final = 120_000
-FETCH_BYTES_MAX: Final = 2 * 1024 * 1024  # caches hold it: a fifth less CPU than with 8
+FETCH_BYTES_MAX: Final = 2 * 1024 * 1024  # fits CPU caches: a fifth less CPU than 8 MiB
 MAX_TRIGGER_DELAY: Final = "15m"
 UNITS_MS: Final = {
     "us": 0.001,
@@ -79,11 +79,11 @@ KNOWN: Final = (
     "ottla.processing.log",
     "ottla.work",
     "ottla.work.ticks",
-    "ottla.work.homes",
+    "ottla.work.hosts",
     "ottla.first.topics",
 )
 
-# What the source does itself and a consumer's setting would contradict; and what to do instead.
+# Consumer settings that contradict what the source does itself, and what to do instead.
 REFUSED: Final = {
     "auto.offset.reset": "Set the option 'startingOffsets' to 'earliest' or 'latest': Spark, and no"
     " consumer group, knows what has been read",
@@ -98,21 +98,21 @@ REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Plain data, which travels to wherever the work is done."""
+    """Plain data, which is pickled for the workers."""
 
     servers: str
     settings: Mapping[str, Setting] = field(repr=False)  # it may hold passwords
     topics: tuple[str, ...] = ()
     pattern: str = ""
     partitions: tuple[TopicPartition, ...] = ()
-    starting: Limit = field(default_factory=lambda: Limit(everywhere=LATEST))
-    ending: Limit = field(default_factory=lambda: Limit(everywhere=LATEST))
+    starting: OffsetRangeLimit = field(default_factory=lambda: OffsetRangeLimit(everywhere=LATEST))
+    ending: OffsetRangeLimit = field(default_factory=lambda: OffsetRangeLimit(everywhere=LATEST))
     latest_if_no_time: bool = False
     records_max: int | None = None
     records_min: int | None = None
     delay_max_ms: int = 0
     small_batches_max: int = 1
-    """So many batches below `records_min` may follow each other without delay."""
+    """How many batches below `records_min` may run in a row without delay."""
     partitions_min: int | None = None
     partition_records_max: int | None = None
     fail_on_data_loss: bool = True
@@ -123,16 +123,16 @@ class ReadOptions:
     layout: str = ""
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)  # with passwords
     processing_log: str = ""
-    """The topic for records of which the layout makes no row."""
+    """The topic for records that the layout can't turn into rows."""
     work: str = ""
     ticks: bool = False
-    homes: int | None = None
+    hosts: int | None = None
     first_topics: frozenset[str] = frozenset()
-    """Read before the others while more of them is unread than a batch may have."""
+    """Topics read before the others while their backlog exceeds a batch."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
-    """`streaming` is None while nobody has said yet which of the two it will be."""
+    """`streaming` is None while Spark has not said yet whether it is a batch or a stream."""
     options = {name.lower(): value for name, value in given.items()}
     _check_names(given)
     kafka = _kafka_settings(options)
@@ -174,14 +174,14 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         processing_log=options.get("ottla.processing.log", ""),
         work=options.get("ottla.work", ""),
         ticks=_truth(options, "ottla.work.ticks", default=False),
-        homes=_count(options, "ottla.work.homes"),
+        hosts=_count(options, "ottla.work.hosts"),
         first_topics=frozenset(filter(None, options.get("ottla.first.topics", "").split(","))),
     )
 
 
 def _check_names(given: Mapping[str, str]) -> None:
-    """Spark's source ignores what it does not know; a slip of the pen is worth a line."""
-    known = {each.lower() for each in KNOWN}
+    """Spark's source silently ignores unknown options; this one warns of misspellings."""
+    known = {name.lower() for name in KNOWN}
     for name in given:
         lower = name.lower()
         if lower in known or lower.startswith((KAFKA, REGISTRY)):
@@ -189,7 +189,7 @@ def _check_names(given: Mapping[str, str]) -> None:
         hint = did_you_mean(name, KNOWN)
         if lower.startswith("ottla."):
             raise OptionError(f"Option '{name}' is not known{hint or ', ottla.layout is'}")
-        log.warning("option '%s' is not known and not used%s", name, hint)
+        log.warning("Ignoring unknown option '%s'%s", name, hint)
 
 
 def registry_settings(options: Mapping[str, str]) -> dict[str, str]:
@@ -218,7 +218,7 @@ def _kafka_settings(options: Mapping[str, str]) -> dict[str, str]:
 def _strategy(
     options: Mapping[str, str],
 ) -> tuple[tuple[str, ...], str, tuple[TopicPartition, ...]]:
-    given = [each for each in STRATEGIES if each.lower() in options]
+    given = [option for option in STRATEGIES if option.lower() in options]
     listed = ", ".join(STRATEGIES)
     if not given:
         raise OptionError(
@@ -239,7 +239,7 @@ def _strategy(
             )
         return (), "", partitions_of(value)
     if name == "subscribe":
-        topics = sorted({each.strip() for each in value.split(",")} - {""})
+        topics = sorted({topic.strip() for topic in value.split(",")} - {""})
         if not topics:
             raise OptionError(
                 "No topics to subscribe to as specified value for option 'subscribe' is"
@@ -258,7 +258,7 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        raise OptionError(f"subscribePattern '{value}' is no regular expression: {error}") from None
+        raise OptionError(f"subscribePattern '{value}' is not a valid pattern: {error}") from None
     return value
 
 
@@ -278,7 +278,7 @@ def _refuse_ending(options: Mapping[str, str]) -> None:
 
 def _maximum(options: Mapping[str, str], streaming: bool | None) -> int | None:
     if streaming is False and "maxoffsetspertrigger" in options:
-        log.warning("maxOffsetsPerTrigger is not used in batch queries")
+        log.warning("maxOffsetsPerTrigger is ignored in batch queries")
     return _count(options, "maxOffsetsPerTrigger")
 
 
@@ -295,7 +295,7 @@ def _delay(options: Mapping[str, str]) -> int:
     value = options.get("maxtriggerdelay", MAX_TRIGGER_DELAY)
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", value.lower())
     if match is None or match[2] not in UNITS_MS:
-        raise OptionError(f"maxTriggerDelay '{value}' is no time: give one like '15m' or '30s'")
+        raise OptionError(f"maxTriggerDelay '{value}' is not a duration such as '15m' or '30s'")
     return int(int(match[1]) * UNITS_MS[match[2]])
 
 
@@ -307,7 +307,7 @@ def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def _with_headers(options: Mapping[str, str]) -> bool:
-    """A layout knows by itself whether it needs them."""
+    """A layout itself says whether it needs headers."""
     layout = options.get("ottla.layout", "")
     if not layout:
         return _truth(options, "includeHeaders", default=False)
@@ -316,7 +316,7 @@ def _with_headers(options: Mapping[str, str]) -> bool:
     try:
         return Layout.from_json(layout).reads_headers
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise OptionError(f"ottla.layout is no layout ({error!r}): give Layout.to_json()") from None
+        raise OptionError(f"ottla.layout is invalid ({error!r}): use Layout.to_json()") from None
 
 
 def _without_time(options: Mapping[str, str]) -> str:

@@ -1,9 +1,9 @@
-"""The processing log: records of which no row could be made, in a topic, as ksqlDB has it.
+"""The processing log: a topic of records that could not be deserialized, as in ksqlDB.
 
-Where a topic is read, in a worker of Spark's, nobody looks at the log. So each such record is
-written to a topic, in ksqlDB's own JSON, with its partition and offset; a server follows the topic,
-and tells of them. The topic is made with the first message. A message that can't be written is only
-logged: it must never end a query.
+Nobody reads the log files of Spark's workers. So each such record is reported in a topic, in
+ksqlDB's JSON, with its partition and offset; a server follows the topic and shows the entries. The
+first message creates the topic. A message that can't be written is only logged, because it must
+never fail a query.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ processing = logging.getLogger("ottla.processing")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A record that is no row. `target` is key, value or timestamp."""
+    """A record that could not be deserialized. `target` is key, value or timestamp."""
 
     topic: str
     partition: int
@@ -41,7 +41,7 @@ class Unreadable:
 
     def __str__(self) -> str:
         where = f"{self.topic}-{self.partition} at offset {self.offset}"
-        return f"{where} is no row, its {self.target}: {self.cause}"
+        return f"{where}: failed to deserialize the {self.target}: {self.cause}"
 
     def to_json(self) -> bytes:
         error: dict[str, object] = {
@@ -61,7 +61,7 @@ class Unreadable:
 
     @staticmethod
     def from_json(data: bytes) -> Unreadable:
-        """ValueError or KeyError: it is another kind of message."""
+        """Raises ValueError or KeyError for other types of messages."""
         error = json.loads(data)["message"]["deserializationError"]
         return Unreadable(
             str(error["topic"]),
@@ -74,14 +74,14 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class ProcessingLog:
-    """Where to write; it travels to the workers. Without a topic nothing is written."""
+    """The topic to write to, pickled for the workers. An empty topic disables the log."""
 
     servers: str
     settings: Mapping[str, Setting]
     topic: str
 
     def write(self, unreadable: Iterable[Unreadable]) -> None:
-        """Returns when they are safe, or could not be written."""
+        """Returns when the messages are stored or have failed."""
         found = list(unreadable)
         if not found or not self.topic:
             return
@@ -90,18 +90,18 @@ class ProcessingLog:
         )
         try:
             producer = _producer(os.getpid(), self.servers, secured, self.topic)
-            for each in found:
-                producer.send(self.topic, each.to_json())
+            for record in found:
+                producer.send(self.topic, record.to_json())
             producer.flush(WRITE_S_MAX)
         except KafkaError as error:
-            processing.warning("%s can't be written: %s", self.topic, error)
+            processing.warning("Failed to write to %s: %s", self.topic, error)
 
 
 @lru_cache(4)
 def _producer(
     process: int, servers: str, settings: tuple[tuple[str, Setting], ...], topic: str
 ) -> Producer[bytes, bytes]:
-    """Of this process: a fork has no threads of librdkafka."""
+    """One producer per process: after a fork, librdkafka's threads are missing."""
     try:
         with Admin(servers, settings=dict(settings)) as admin:
             admin.topics.create(topic, 1)

@@ -1,7 +1,7 @@
-"""Options whose values Spark must not show in plans, in its log and in its UI.
+"""Redacts options whose values Spark must not show in plans, logs and its UI.
 
-Spark hides names with `secret`, `password` and `token` by itself. `sasl.jaas.config`, PEM keys and
-what our own options carry about (they have the settings of clients in them) are not among these.
+Spark itself redacts names with `secret`, `password` and `token`. That misses `sasl.jaas.config`,
+PEM keys, and Ottla's options that contain client settings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REDACTED: Final = (
 
 
 def hide_secrets(spark: SparkSession) -> None:
-    """An operator's own pattern stays, beside ours."""
+    """Keeps an operator's own pattern and adds this one."""
     own = spark.conf.get(REDACTION, "")
     if own and "jaas" in own:
         return

@@ -1,7 +1,7 @@
-"""Chunks of records -> rows of a DataFrame: records as they are, or what a layout makes of them.
+"""Chunks of records -> rows of a DataFrame: raw records, or the typed rows of a layout.
 
-A record that a layout can't make a row of is left out, and never ends a query. The log
-`ottla.processing` names it, and so does the topic of the processing log where there is one.
+A record that a layout can't deserialize is skipped and never fails a query. It is reported to the
+logger `ottla.processing` and to the processing log's topic, if there is one.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from ottla.spark.chunks import Chunk
 from ottla.spark.processing_log import ProcessingLog, Unreadable
-from ottla.spark.reading import Chunk
 
 if TYPE_CHECKING:
     from ottla.rows.formats import BadRecord
 
 processing = logging.getLogger("ottla.processing")
 
-TOLD_MAX: Final = 20  # of bad records, each by itself, in one task
+LOGGED_MAX: Final = 20  # of individual bad records per task
 
 
-def tell_bad(topic: str, bad: Sequence[BadRecord]) -> None:
-    """For who reads a topic by itself, without a task of Spark's: each chunk is told of alone."""
-    for each in bad[:TOLD_MAX]:
-        _tell(topic, each)
-    if len(bad) > TOLD_MAX:
-        processing.warning("%d more records of %s are no rows", len(bad) - TOLD_MAX, topic)
+def log_bad_records(topic: str, bad: Sequence[BadRecord]) -> None:
+    """For readers outside of Spark's tasks: reports the bad records of one chunk."""
+    for record in bad[:LOGGED_MAX]:
+        _tell(topic, record)
+    if len(bad) > LOGGED_MAX:
+        processing.warning(
+            "Failed to deserialize %d more records of %s", len(bad) - LOGGED_MAX, topic
+        )
 
 
 def _tell(topic: str, bad: BadRecord) -> None:
@@ -39,7 +41,7 @@ def unreadable(topic: str, bad: BadRecord) -> Unreadable:
     return Unreadable(topic, bad.partition, bad.offset, bad.half, bad.cause)
 
 
-class Raw:
+class RawRows:
     """The columns of Spark's Kafka source."""
 
     def __init__(self, schema: Any) -> None:
@@ -63,17 +65,17 @@ class Raw:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def close(self) -> None:
-        """Nothing is left to say."""
+        """Nothing to report."""
 
     def _repeated(self, value: Any, kind: Any, count: int) -> Any:
-        """A column of one value: a part of one that was made before, where that is long enough."""
+        """A column of one value: a slice of a cached one, if that is long enough."""
         made = self._constant.get((value, kind))
         if made is None or len(made) < count:
             made = self._constant[value, kind] = pa.repeat(pa.scalar(value, kind), count)
         return made[:count]
 
 
-class Typed:
+class LayoutRows:
     """The columns of a layout (the option `ottla.layout`)."""
 
     def __init__(
@@ -84,7 +86,7 @@ class Typed:
         log: ProcessingLog | None = None,
     ) -> None:
         from ottla.rows.formats import Decoder
-        from ottla.rows.formats.registered import registry_of
+        from ottla.rows.formats.registry_format import registry_of
         from ottla.rows.schema import Layout
 
         self._schema = schema
@@ -102,14 +104,14 @@ class Typed:
             columns.offsets,
             columns.headers,
         )
-        for each in bad:
+        for record in bad:
             self._bad += 1
-            if self._bad <= TOLD_MAX:
-                _tell(chunk.topic, each)
+            if self._bad <= LOGGED_MAX:
+                _tell(chunk.topic, record)
         if bad and self._log is not None:
-            self._log.write(unreadable(chunk.topic, each) for each in bad)
+            self._log.write(unreadable(chunk.topic, record) for record in bad)
         return pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)
 
     def close(self) -> None:
-        if self._bad > TOLD_MAX:
-            processing.warning("%d more records are no rows", self._bad - TOLD_MAX)
+        if self._bad > LOGGED_MAX:
+            processing.warning("Failed to deserialize %d more records", self._bad - LOGGED_MAX)

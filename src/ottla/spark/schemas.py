@@ -1,13 +1,13 @@
-"""Columns with Avro, JSON Schema or Protobuf in them, by the schemas of a registry.
+"""Functions for columns of Avro, JSON Schema or Protobuf, with a schema registry.
 
     from ottla.spark.schemas import from_avro, to_avro
 
     orders = records.select(from_avro("value", registry=url, subject="orders-value").alias("order"))
     values = sold.select(to_avro(struct("id", "price"), registry=url, subject="sold-value"))
 
-As Spark's own functions of these names, but for the registry: bytes name their schema by its id, in
-Confluent's wire format. They work in batch and streaming queries, on whole Arrow arrays, by the
-formats of the SQL (ottla.rows.formats).
+They are like Spark's own functions of these names, but use a registry: bytes have the id of their
+schema in front (Confluent's wire format). They work in batch and streaming queries, on whole Arrow
+arrays, with the formats of SQL (ottla.rows.formats).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from ottla.client.schema_registry import URL, RegisteredSchema, SchemaRegistry
 from ottla.rows.formats.arrow import arrow_type, spread
-from ottla.rows.formats.half import Half, half_of
-from ottla.rows.formats.registered import registry_of
-from ottla.rows.inference import columns_of
+from ottla.rows.formats.codec import Codec, codec_of
+from ottla.rows.formats.registry_format import registry_of
 from ottla.rows.schema import Column as SqlColumn
-from ottla.rows.schema import Format
+from ottla.rows.schema import FormatInfo
+from ottla.rows.schema_inference import infer_columns
 from ottla.rows.schema_properties import FULL_NAME, SCHEMA_ID, SUBJECT
-from ottla.rows.types import Field, Kind, SqlType
-from ottla.spark.schema_types import column_type
+from ottla.rows.types import SqlBaseType, SqlField, SqlType
+from ottla.spark.column_types import column_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -53,10 +53,10 @@ def from_avro(
     subject: str = "",
     options: Options | None = None,
 ) -> Column:
-    """The value in a column of Avro. Its type is that of `schema`, or of the subject's latest one;
-    values are read by the schemas that they name, whose fields are matched by name.
+    """Deserializes a column of Avro. The result type is that of `schema`, or of the subject's
+    latest version; each value is read with its own schema, whose fields are matched by name.
 
-    options: mode, FAILFAST (default) or PERMISSIVE, where a value that can't be read is null.
+    options: mode, FAILFAST (default) or PERMISSIVE, which turns unreadable values into null.
     """
     return _reader("from_avro", "AVRO", column, schema, registry, subject, options)
 
@@ -69,7 +69,7 @@ def from_json_schema(
     subject: str = "",
     options: Options | None = None,
 ) -> Column:
-    """The same of JSON with an id in front."""
+    """The same for JSON with a schema id in front."""
     return _reader("from_json_schema", "JSON", column, schema, registry, subject, options)
 
 
@@ -82,7 +82,7 @@ def from_protobuf(
     subject: str = "",
     options: Options | None = None,
 ) -> Column:
-    """The same of Protobuf; without `message_name` the type is the first message of the file."""
+    """The same for Protobuf; the default `message_name` is the file's first message."""
     options = {**(options or {}), "messageName": message_name}
     return _reader("from_protobuf", "PROTOBUF", column, schema, registry, subject, options)
 
@@ -95,10 +95,10 @@ def to_avro(
     subject: str,
     options: Options | None = None,
 ) -> Column:
-    """A column as Avro, with the id of its schema in front. Without `schema` it is made of the
-    column's type, and registered with the first batch.
+    """Serializes a column as Avro with its schema id in front. Without `schema`, the schema is
+    derived from the column's type and registered with the first batch.
 
-    options: recordName and recordNamespace, of a schema that is made; auto.register.schemas (true),
+    options: recordName and recordNamespace of a derived schema; auto.register.schemas (true),
     use.latest.version (false), as for Confluent's serializers.
     """
     return _writer("to_avro", "AVRO", column, schema, registry, subject, options)
@@ -124,12 +124,12 @@ def to_protobuf(
     subject: str,
     options: Options | None = None,
 ) -> Column:
-    """The column is a struct: a message."""
+    """The same for Protobuf; the column must be a struct."""
     options = {**(options or {}), "messageName": message_name}
     return _writer("to_protobuf", "PROTOBUF", column, schema, registry, subject, options)
 
 
-# Where the query is planned
+# In the process that plans the query
 
 
 def _reader(
@@ -144,9 +144,9 @@ def _reader(
     options = options or {}
     mode = options.get("mode", MODES[0]).upper()
     if mode not in MODES:
-        raise ValueError(f"{function}: mode is one of {', '.join(MODES)}, not {mode}")
+        raise ValueError(f"{function}: mode must be one of {', '.join(MODES)}, not {mode}")
     if bool(text) == bool(subject):
-        raise ValueError(f"{function}: give a schema or a subject, and not both")
+        raise ValueError(f"{function}: give either a schema or a subject")
     settings = _settings(given)
     registry = _registry(settings)
     schema = RegisteredSchema(0, kind, text) if text else registry.version(subject)
@@ -156,8 +156,8 @@ def _reader(
     properties = {SCHEMA_ID: str(schema.id)}  # fields keep their names
     if options.get("messageName"):
         properties[FULL_NAME] = options["messageName"]
-    fields = columns_of(registry, schema, properties, part="VALUE", wrapped=wrapped)
-    type_ = SqlType(Kind.STRUCT, fields=tuple(fields)) if wrapped else fields[0].type
+    fields = infer_columns(registry, schema, properties, part="VALUE", wrapped=wrapped)
+    type_ = SqlType(SqlBaseType.STRUCT, fields=tuple(fields)) if wrapped else fields[0].type
     plan = ColumnPlan(kind, wrapped, properties, fields, settings)
     strict = mode == MODES[0]
 
@@ -217,7 +217,7 @@ def _settings(given: Registry) -> dict[str, str]:
 def _registry(settings: Mapping[str, str]) -> SchemaRegistry:
     found = registry_of(settings)
     if found is None:
-        raise ValueError(f"{URL} is not set: where is the schema registry?")
+        raise ValueError(f"{URL} is not set: give the URL of the schema registry")
     return found
 
 
@@ -234,25 +234,25 @@ def _is_true(options: Options, name: str, default: bool) -> bool:
     return str(options.get(name, default)).lower() == "true"
 
 
-# Where the columns are
+# In the workers
 
 
 class ColumnPlan:
-    """What a worker makes the reader or writer of a column of."""
+    """What a worker needs to read or write a column."""
 
     def __init__(
         self,
         kind: str,
         wrapped: bool,
         properties: Mapping[str, str],
-        fields: Sequence[Field],
+        fields: Sequence[SqlField],
         settings: Mapping[str, str],
     ) -> None:
         pairs = tuple(sorted(properties.items()))
         self.parts = (kind, wrapped, pairs, tuple(fields), json.dumps(settings, sort_keys=True))
 
     @property
-    def half(self) -> Half:
+    def half(self) -> Codec:
         return _half(*self.parts)
 
 
@@ -261,13 +261,13 @@ def _half(
     kind: str,
     wrapped: bool,
     properties: tuple[tuple[str, str], ...],
-    fields: tuple[Field, ...],
+    fields: tuple[SqlField, ...],
     settings: str,
-) -> Half:
-    """One for each worker process: the schemas that it has asked for, it knows."""
-    format_ = Format(FORMATS[kind], wrapped, dict(properties))
+) -> Codec:
+    """One per worker process, which caches the schemas that it has fetched."""
+    format_ = FormatInfo(FORMATS[kind], wrapped, dict(properties))
     columns = [SqlColumn(field.name, field.type) for field in fields]
-    return half_of(format_, columns, of_key=False, registry=_registry(json.loads(settings)))
+    return codec_of(format_, columns, of_key=False, registry=_registry(json.loads(settings)))
 
 
 def read_column(
@@ -299,12 +299,12 @@ def write_column(
     values: pa.Array, kind: str, properties: Mapping[str, str], settings: Mapping[str, str]
 ) -> pa.Array:
     type_ = column_type(values.type)
-    wrapped = type_.kind is Kind.STRUCT
+    wrapped = type_.kind is SqlBaseType.STRUCT
     if kind == "PROTOBUF" and not wrapped:
-        raise ValueError(f"to_protobuf: the column is {type_}, and not a struct")
+        raise ValueError(f"to_protobuf: the column must be a struct, not {type_}")
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     present = values.drop_null().cast(arrow_type(type_))
-    fields = type_.fields if wrapped else (Field("value", type_),)
+    fields = type_.fields if wrapped else (SqlField("value", type_),)
     half = ColumnPlan(kind, wrapped, properties, fields, settings).half
     if not len(present):
         return pa.nulls(len(values), pa.binary())

@@ -1,4 +1,4 @@
-"""Spark, started: with the settings that short streaming jobs want.
+"""Starts Spark with settings for short streaming batches.
 
 spark = session.start()                                  on this machine, all cores
 spark = session.start(master="spark://host:7077")        on a cluster (also yarn, k8s://...)
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.progress import step
-from ottla.spark import archive, planners
+from ottla.spark import class_data_archive, fork_server
 from ottla.spark import java as javas
 from ottla.spark.gateway import Gateway, Launch, has_own_setup
 from ottla.spark.java import Java, StartError
@@ -44,7 +44,7 @@ DRIVER_SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Where the driver is ours: no web page, no bars drawn over what the user reads."""
+"""Where this process starts the driver: no UI, no progress bars over what the user reads."""
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -54,12 +54,12 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
         ".FileSystemBasedCheckpointFileManager"
     ),
 }
-"""Where all of Spark is in one process on this machine."""
+"""Where Spark runs in one process on this machine."""
 JAVA_OPTIONS: Final = "OTTLA_SPARK_JAVA_OPTIONS"
-"""More options for the JVM, wherever a process of ours starts one."""
+"""An environment variable with more options for every JVM started here."""
 FIRST_COMPILER: Final = ("-XX:TieredStopAtLevel=1",)
-"""For jobs whose records go through the JVM in cells, many at a time. Nothing in it is hot: Java's
-second compiler would only take the CPU from those for whom it compiles."""
+"""For jobs whose records pass through the JVM many per cell. The JVM has no hot code then, and its
+second compiler would only take CPU from the Python processes."""
 HEAP: Final = "1g"
 APP_NAME: Final = "spark.app.name"
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
@@ -78,10 +78,10 @@ def start(
     java: Java | None = None,
     java_options: Sequence[str] = (),
 ) -> SparkSession:
-    """The session of this process: a new one, or the one there is.
+    """The session of this process: a new one, or the existing one.
 
-    `settings` go over ours. `log` is a file that takes Spark's own log; without one only what is
-    fatal is printed. Can be called in any thread, and by several at once.
+    `settings` override the defaults. `log` is a file for Spark's own log; without it, only fatal
+    messages are printed. Any thread may call it, also concurrently.
     """
     given = dict(settings or {})
     if remote is not None:
@@ -91,15 +91,15 @@ def start(
     with _STARTING:
         if _has_jvm():
             return _session(wanted)
-        # With a log of its own it starts behind a prompt that must not be drawn over.
+        # With a log file, Spark starts behind a prompt, which progress must not overwrite.
         with step(f"Spark starts ({master}, heap {heap})", shown=log is None):
             _start_jvm(wanted, log, java, java_options)
             return _session(wanted)
 
 
 def launch_ahead(*, master: str, heap: str = HEAP, java_options: Sequence[str] = ()) -> None:
-    """Starts the JVM now, for a `start` with the same words that comes soon: what is imported and
-    looked up until then costs no time. What is wrong is told by `start`."""
+    """Starts the JVM for a later `start` with the same arguments, so that imports in between run in
+    parallel. `start` raises the errors."""
     with _STARTING, contextlib.suppress(StartError):
         if _ahead or has_own_setup() or _has_jvm():
             return
@@ -111,10 +111,10 @@ def launch_ahead(*, master: str, heap: str = HEAP, java_options: Sequence[str] =
 
 
 def lives(spark: SparkSession) -> bool:
-    """Whether it can be used: its JVM is there, and has not ended Spark by itself."""
+    """True if the session is usable: its JVM runs and has not stopped Spark."""
     context = getattr(spark, "_sc", None)
     if context is None:
-        return True  # Spark Connect, whose server is not ours to look after
+        return True  # Spark Connect: the server has its own supervision
     process = getattr(context._gateway, "proc", None)
     if context._jsc is None or (process is not None and process.poll() is not None):
         return False
@@ -125,7 +125,7 @@ def lives(spark: SparkSession) -> bool:
 
 
 def process_of(spark: SparkSession) -> int:
-    """Of its JVM; of ours if that one is elsewhere, as with Spark Connect."""
+    """The pid of its JVM; this process's pid if that is elsewhere, as with Spark Connect."""
     context = getattr(spark, "_sc", None)
     process = None if context is None else getattr(context._gateway, "proc", None)
     return os.getpid() if process is None else int(process.pid)
@@ -141,7 +141,7 @@ def _wanted(master: str, app_name: str, heap: str) -> dict[str, str]:
 
 
 def settings_for(master: str) -> dict[str, str]:
-    """What we set by ourselves for such a master."""
+    """The default settings for this master."""
     local = cores(master)
     if local is None:
         return {**SETTINGS, **DRIVER_SETTINGS}
@@ -150,7 +150,7 @@ def settings_for(master: str) -> dict[str, str]:
 
 
 def cores(master: str) -> int | None:
-    """Of a local master; None for a cluster, which has its own."""
+    """The cores of a local master; None for a cluster."""
     found = _LOCAL.fullmatch(master)
     if found is None:
         return None
@@ -159,9 +159,9 @@ def cores(master: str) -> int | None:
 
 
 def set_python(master: str) -> None:
-    """Workers on this machine are of the interpreter that runs now; a cluster may have its own."""
+    """Local workers use this interpreter; a cluster may have its own."""
     if cores(master) is not None:
-        os.environ["PYSPARK_PYTHON"] = planners.python()
+        os.environ["PYSPARK_PYTHON"] = fork_server.python()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
@@ -171,7 +171,7 @@ def _start_jvm(
     found = java or javas.find()
     options = _with_environment(options)
     if has_own_setup():
-        # spark-env.sh and spark-defaults.conf are for Spark's own scripts: so they start it.
+        # Only Spark's own scripts read spark-env.sh and spark-defaults.conf, so they start the JVM.
         os.environ["JAVA_HOME"] = str(found.home)
         return
     launch = _of_before(settings, options, plain=not (log or java))
@@ -188,12 +188,14 @@ def _start_jvm(
 def _launched(
     settings: Mapping[str, str], log: Path | None, java: Java, options: Sequence[str]
 ) -> Launch:
-    """A JVM on its way, and beside it the process that Spark's Python processes come from."""
-    if archive.is_missing(java) and set(options) <= set(FIRST_COMPILER):
-        archive.make_beside_us()
-    launch = Launch(java, settings, log=log, java_options=[*archive.options(java), *options])
+    """Starts a JVM, and beside it the fork server for its Python processes."""
+    if class_data_archive.is_missing(java) and set(options) <= set(FIRST_COMPILER):
+        class_data_archive.make_later_in_background()
+    launch = Launch(
+        java, settings, log=log, java_options=[*class_data_archive.options(java), *options]
+    )
     if cores(settings["spark.master"]) is not None:
-        planners.start(launch.process.pid, launch.environment)
+        fork_server.start(launch.process.pid, launch.environment)
     return launch
 
 
@@ -202,7 +204,7 @@ def _with_environment(options: Sequence[str]) -> list[str]:
 
 
 def _end_ahead() -> None:
-    """Nobody came for it."""
+    """Ends a JVM that was started ahead and not used."""
     while _ahead:
         _ahead.pop().end()
 
@@ -210,11 +212,11 @@ def _end_ahead() -> None:
 def _of_before(
     settings: Mapping[str, str], options: Sequence[str], *, plain: bool
 ) -> Launch | None:
-    """The JVM that was started ahead, if it is what is wanted now."""
+    """The JVM that was started ahead, if its settings match."""
     if not _ahead:
         return None
     launch = _ahead.pop()
-    # All settings count but the name: some hold for the JVM, some for what it fetches at first.
+    # All settings but the name must match: some configure the JVM, some what it loads at startup.
     same = {**launch.settings, APP_NAME: ""} == {**settings, APP_NAME: ""}
     if plain and same and set(options) <= set(launch.java_options):
         return launch
@@ -223,8 +225,8 @@ def _of_before(
 
 
 def _hand_over(gateway: Gateway) -> None:
-    """PySpark takes a JVM that is there from two variables. They must not stay: a process that this
-    one starts would take the same JVM for its own."""
+    """Connects PySpark to the JVM through its two environment variables. They are removed again,
+    because child processes would connect to the same JVM."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -243,7 +245,7 @@ def _hand_over(gateway: Gateway) -> None:
 
 
 def _has_jvm() -> bool:
-    """Whether this process has one that lives; one that died is forgotten."""
+    """True if this process has a live JVM; drops PySpark's references to a dead one."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return True  # spark-submit has started us
     if "pyspark" not in sys.modules:
@@ -275,7 +277,8 @@ def _session(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _without_last_words(spark: SparkSession) -> None:
-    """PySpark prints a traceback when the JVM ends before this process, which is how both end."""
+    """Suppresses PySpark's traceback for a JVM that exits before this process, as it normally
+    does."""
     server = spark.sparkContext._accumulatorServer
 
     def handle_error(request: object, address: object) -> None:
@@ -286,7 +289,7 @@ def _without_last_words(spark: SparkSession) -> None:
 
 
 def _connected(remote: str, settings: Mapping[str, str]) -> SparkSession:
-    """No JVM here. A server keeps to itself what was decided when it started."""
+    """Connects to a Spark Connect server, whose static settings can't be changed."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.remote(remote).getOrCreate()
@@ -298,8 +301,8 @@ def _connected(remote: str, settings: Mapping[str, str]) -> SparkSession:
 
 @contextlib.contextmanager
 def _interrupts_as_they_were() -> Iterator[None]:
-    """PySpark makes Ctrl-C cancel every job of the process. In a shell or a server it is meant for
-    one of many queries, and whoever waits for that one ends it."""
+    """Restores the SIGINT handler: PySpark's cancels every job of the process, but in a shell or a
+    server Ctrl-C is meant for one query, which its waiter stops."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -2,9 +2,9 @@
 
     spark.readStream.format("ottla").option("kafka.bootstrap.servers", ...).option("subscribe", "t")
 
-These classes are what Spark knows, and no more: the work is done by the modules they call. Spark
-makes them in three places: where a query is planned, in one process that stays for as long as a
-streaming query runs, and in the workers that read. Writing is the sink's: `ottla.spark.sink`.
+These classes only implement Spark's interface; other modules do the work. Spark creates them in
+three places: where a query is planned, in a process that lives as long as the streaming query, and
+in the workers that read. The sink (`ottla.spark.sink`) does the writing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.client.protocol.cluster_client import ClusterClient
-from ottla.client.protocol.fetching import Range
+from ottla.client.protocol.range_fetcher import OffsetRange
 from ottla.clock import SystemClock
-from ottla.spark.following import Following, batch_ranges
+from ottla.spark.input_partitions import TaskRanges, plan_input_partitions, ranges_by_host
 from ottla.spark.limits import OptionError
+from ottla.spark.offset_reader import OffsetReader, batch_ranges
 from ottla.spark.offsets import Json, clock_of, from_json, ranges_between, to_json, with_clock
 from ottla.spark.options import ReadOptions, read_options
-from ottla.spark.planning import Task, by_homes, plan
 from ottla.spark.redaction import hide_secrets
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ WORKED: Final = "task int, rows binary"
 HEADERS: Final = ", headers array<struct<key:string,value:binary>>"
 
 
-class Ottla(DataSource):
-    """Spark makes one for each `load` and each `save`, with its options."""
+class OttlaDataSource(DataSource):
+    """Spark creates one per `load` and `save`, with its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -69,7 +69,7 @@ class Ottla(DataSource):
         return StreamReader(read_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from ottla.spark.sink.writers import batch_writer  # a reader needs none of it
+        from ottla.spark.sink.writers import batch_writer  # readers do not need it
 
         return batch_writer(self.options, schema, overwrite)
 
@@ -81,10 +81,10 @@ class Ottla(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
 
-class Part(InputPartition):
+class OttlaInputPartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, ranges: Task, tick_ms: int | None = None) -> None:
+    def __init__(self, ranges: TaskRanges, tick_ms: int | None = None) -> None:
         self.ranges = ranges
         self.tick_ms = tick_ms
 
@@ -101,7 +101,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         brokers = driver_brokers(self._options)
         try:
-            return parts(self._options, batch_ranges(self._options, brokers))
+            return input_partitions(self._options, batch_ranges(self._options, brokers))
         finally:
             brokers.close()
 
@@ -114,19 +114,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_schema(options, schema)
         self._options = options
         self._schema = schema
-        self._following: Following | None = None
+        self._following: OffsetReader | None = None
         self._brokers: ClusterClient | None = None
         self._initial: Json | None = None
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """The first answer holds. Spark asks twice, before and after it has asked for the end of
-        the first batch: with a second `latest`, what came in between would never be read."""
+        """Always returns its first answer. Spark calls it before and after `latestOffset` of the
+        first batch: a second look-up of `latest` would skip the records in between."""
         if self._initial is None:
             self._initial = self._timed(to_json(self._follow().begin()))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Only so that Spark knows that there is one: the options say how much."""
+        """Tells Spark that there is a limit; the options have its value."""
         if self._options.records_max is not None:
             return ReadMaxRows(self._options.records_max)
         if self._options.records_min is not None:
@@ -145,14 +145,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._follow().stop_at_present_end()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        found = parts(self._options, ranges_between(from_json(start), from_json(end)))
+        found = input_partitions(self._options, ranges_between(from_json(start), from_json(end)))
         return ticking(found, clock_of(end)) if self._options.ticks else found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_part(self._options, self._schema, partition)
 
     def commit(self, end: Json) -> None:
-        """Offsets are kept in the query's checkpoint and nowhere else."""
+        """Commits nothing: the query's checkpoint has the offsets."""
         self._follow().batch_ran()
 
     def stop(self) -> None:
@@ -160,19 +160,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._brokers.close()
 
     def _timed(self, offsets: Json) -> Json:
-        """Who hears of the clock has something to do whenever Spark asks."""
+        """A new time makes new offsets, so a query with ticks has a batch at every trigger."""
         return with_clock(offsets, SystemClock().now_ms()) if self._options.ticks else offsets
 
-    def _follow(self) -> Following:
-        """Made when it is needed: a reader also travels to the workers, which need none."""
+    def _follow(self) -> OffsetReader:
+        """Created on first use, because a reader is also pickled for workers, which need none."""
         if self._following is None:
             self._brokers = driver_brokers(self._options)
-            self._following = Following(self._options, self._brokers)
+            self._following = OffsetReader(self._options, self._brokers)
         return self._following
 
 
 def driver_brokers(options: ReadOptions) -> ClusterClient:
-    """For whoever starts a query: a wrong address is told soon."""
+    """The driver's client, which reports a wrong address after FIRST_CONTACT_S."""
     return ClusterClient(options.servers, options.settings, first_contact_s=FIRST_CONTACT_S)
 
 
@@ -187,7 +187,7 @@ def schema_of(options: ReadOptions) -> str:
 
 
 def check_schema(options: ReadOptions, schema: StructType) -> None:
-    """Whoever names a schema of their own is told; Spark would only count the columns."""
+    """Rejects a user's schema; Spark would only compare the number of columns."""
     fixed = schema_of(options)
     if not options.layout and schema.simpleString() != f"struct<{plain(fixed)}>":
         raise OptionError(
@@ -197,52 +197,58 @@ def check_schema(options: ReadOptions, schema: StructType) -> None:
 
 
 def plain(schema: str) -> str:
-    """`key binary, value binary` as a schema says of itself: `key:binary,value:binary`."""
+    """`key binary, value binary` -> `key:binary,value:binary`, the format of simpleString()."""
     return schema.replace(", ", ",").replace(" ", ":")
 
 
-def parts(options: ReadOptions, ranges: Sequence[Range]) -> list[Part]:
-    if options.homes is not None:
-        return [Part(each) for each in by_homes(ranges, options.homes)]
-    tasks = plan(
+def input_partitions(
+    options: ReadOptions, ranges: Sequence[OffsetRange]
+) -> list[OttlaInputPartition]:
+    if options.hosts is not None:
+        return [OttlaInputPartition(ranges_) for ranges_ in ranges_by_host(ranges, options.hosts)]
+    tasks = plan_input_partitions(
         ranges,
         partitions_min=options.partitions_min,
         partition_records_max=options.partition_records_max,
     )
-    return [Part(each) for each in tasks]
+    return [OttlaInputPartition(task) for task in tasks]
 
 
-def ticking(found: list[Part], now_ms: int | None) -> list[Part]:
-    """One of them has the tick; if there is nothing else to read, it is all there is."""
-    first, *others = found or [Part(())]
-    return [Part(first.ranges, now_ms), *others]
+def ticking(found: list[OttlaInputPartition], now_ms: int | None) -> list[OttlaInputPartition]:
+    """Adds the tick to the first input partition, which may be otherwise empty."""
+    first, *others = found or [OttlaInputPartition(())]
+    return [OttlaInputPartition(first.ranges, now_ms), *others]
 
 
 def read_part(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[Any]:
-    """Spark invents an empty partition where a batch query has none."""
-    if not isinstance(partition, Part):
+    """Ignores the empty partition that Spark makes up for a batch query without any."""
+    if not isinstance(partition, OttlaInputPartition):
         return
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    from ottla.spark.chunks import read_chunks
     from ottla.spark.processing_log import ProcessingLog
-    from ottla.spark.reading import read
-    from ottla.spark.rows import Raw, Typed
+    from ottla.spark.rows import LayoutRows, RawRows
 
     arrow = to_arrow_schema(schema, timezone="UTC")
     if options.work:
-        from ottla.spark.work import worked
+        from ottla.spark.chunk_processor import process_chunks
 
-        chunks = read(options, partition.ranges)
-        yield from worked(options.work, chunks, arrow, tick_ms=partition.tick_ms)
+        chunks = read_chunks(options, partition.ranges)
+        yield from process_chunks(options.work, chunks, arrow, tick_ms=partition.tick_ms)
         return
     log = ProcessingLog(options.servers, options.settings, options.processing_log)
-    rows = Typed(arrow, options.layout, options.registry, log) if options.layout else Raw(arrow)
-    for chunk in read(options, partition.ranges):
+    rows = (
+        LayoutRows(arrow, options.layout, options.registry, log)
+        if options.layout
+        else RawRows(arrow)
+    )
+    for chunk in read_chunks(options, partition.ranges):
         yield rows.batch(chunk)
     rows.close()
 
 
 def register(spark: SparkSession) -> None:
-    """Needed where Spark has not found `pyspark_ottla` by itself."""
-    spark.dataSource.register(Ottla)
+    """Registers the source where Spark has not found `pyspark_ottla` itself."""
+    spark.dataSource.register(OttlaDataSource)
     hide_secrets(spark)

@@ -1,8 +1,8 @@
-"""The rows of a table, in memory: one Python object for the key and one for all of the rest.
+"""The rows of a table in memory: one Python object for the key and one for the rest.
 
-A row is kept as it was written, behind a few numbers; it is decoded when it is asked for. That is a
-third of what the same row takes as a dict. Rows of a windowed table are lists by key, in the order
-of their windows: the numbers in front make bytes compare as windows do.
+A row is stored as the record's bytes after a few numbers and is deserialized on demand, which takes
+a third of the memory of a dict. A windowed table has a sorted list of rows per key: the big-endian
+window in front makes bytes compare in window order.
 
     row          timestamp, partition, offset, value
     windowed     window's start, window's end, timestamp, partition, offset, value
@@ -22,14 +22,14 @@ ROW: Final = struct.Struct(">qiq")
 WINDOW: Final = struct.Struct(">qq")
 BOUND_MAX: Final = 2**63 - 1
 
-# What an entry of a dict takes beside its two objects, with the room that a dict keeps free: 50 to
-# 100 bytes, measured as the growth of the process over a million rows.
+# The overhead of a dict entry, including the dict's free slots: 50 to 100 bytes, measured as the
+# growth of the process over a million rows.
 ENTRY_BYTES: Final = 80
 LIST_BYTES: Final = 88
 
 
-class Change(NamedTuple):
-    """A row as it is read from the topic; `value` None deletes it."""
+class RowUpdate(NamedTuple):
+    """A record of the topic; `value` None deletes the row."""
 
     key: Hashable
     value: bytes | None
@@ -39,7 +39,7 @@ class Change(NamedTuple):
     end_ms: int = 0
 
 
-class Kept(NamedTuple):
+class StoredRow(NamedTuple):
     key: Hashable
     value: bytes
     timestamp_ms: int
@@ -51,7 +51,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of windows, both ends included, in milliseconds."""
+    """Inclusive bounds for windows, in milliseconds."""
 
     start_min: int = 0
     start_max: int = BOUND_MAX
@@ -66,28 +66,28 @@ class Bounds:
 ANY: Final = Bounds()
 
 
-class Store(Protocol):
-    """One thread applies, others ask."""
+class TableStore(Protocol):
+    """One thread calls `apply`; any thread may read."""
 
     size_bytes: int
-    """About: what the process has grown by."""
+    """An estimate of the memory that the rows take."""
 
     @property
     def count(self) -> int: ...
 
-    def apply(self, changes: Iterable[Change], partition: int) -> None: ...
+    def apply(self, changes: Iterable[RowUpdate], partition: int) -> None: ...
 
-    def get(self, keys: Iterable[Hashable], bounds: Bounds = ANY) -> list[Kept]: ...
+    def get(self, keys: Iterable[Hashable], bounds: Bounds = ANY) -> list[StoredRow]: ...
 
     def scan(
         self, wanted: Callable[[Hashable], bool] | None = None, bounds: Bounds = ANY
-    ) -> list[Kept]:
-        """All rows as they are at one moment, or those whose key is wanted."""
+    ) -> list[StoredRow]:
+        """A snapshot of all rows, or of those whose key is wanted."""
 
     def clear(self) -> None: ...
 
 
-class Rows:
+class UnwindowedRows:
     def __init__(self) -> None:
         self._rows: dict[Hashable, bytes] = {}
         self._lock = threading.Lock()
@@ -97,15 +97,15 @@ class Rows:
     def count(self) -> int:
         return len(self._rows)
 
-    def apply(self, changes: Iterable[Change], partition: int) -> None:
+    def apply(self, changes: Iterable[RowUpdate], partition: int) -> None:
         packed = [
             (
-                each.key,
+                change.key,
                 None
-                if each.value is None
-                else ROW.pack(each.timestamp_ms, partition, each.offset) + each.value,
+                if change.value is None
+                else ROW.pack(change.timestamp_ms, partition, change.offset) + change.value,
             )
-            for each in changes
+            for change in changes
         ]
         rows = self._rows
         grown = 0
@@ -119,19 +119,19 @@ class Rows:
                     grown += _entry_size(key, row)
         self.size_bytes += grown
 
-    def get(self, keys: Iterable[Hashable], bounds: Bounds = ANY) -> list[Kept]:
+    def get(self, keys: Iterable[Hashable], bounds: Bounds = ANY) -> list[StoredRow]:
         rows = self._rows
         found = ((key, rows.get(key)) for key in dict.fromkeys(keys))
-        return [_kept(key, row) for key, row in found if row is not None]
+        return [_stored_row(key, row) for key, row in found if row is not None]
 
     def scan(
         self, wanted: Callable[[Hashable], bool] | None = None, bounds: Bounds = ANY
-    ) -> list[Kept]:
+    ) -> list[StoredRow]:
         with self._lock:
             rows = list(self._rows.items())
         if wanted is None:
-            return [_kept(key, row) for key, row in rows]
-        return [_kept(key, row) for key, row in rows if wanted(key)]
+            return [_stored_row(key, row) for key, row in rows]
+        return [_stored_row(key, row) for key, row in rows if wanted(key)]
 
     def clear(self) -> None:
         with self._lock:
@@ -140,7 +140,7 @@ class Rows:
 
 
 class WindowedRows:
-    """Windows that began longer ago than the retention, by the newest window seen, are dropped."""
+    """Drops windows that started more than the retention before the newest window."""
 
     def __init__(self, retention_ms: int | None = None) -> None:
         self._rows: dict[Hashable, list[bytes]] = {}
@@ -157,22 +157,22 @@ class WindowedRows:
 
     @property
     def oldest_ms(self) -> int:
-        """Windows that began before are gone."""
+        """Windows with an earlier start have expired."""
         if self.retention_ms is None:
             return 0
         return max(0, self._newest_ms - self.retention_ms)
 
-    def apply(self, changes: Iterable[Change], partition: int) -> None:
+    def apply(self, changes: Iterable[RowUpdate], partition: int) -> None:
         packed = [
-            (each.key, *_windowed(each, partition), each.start_ms)
-            for each in changes
-            if each.start_ms >= 0
+            (change.key, *_windowed(change, partition), change.start_ms)
+            for change in changes
+            if change.start_ms >= 0
         ]
         with self._lock:
             for key, window, row, start_ms in packed:
                 self._newest_ms = max(self._newest_ms, start_ms)
                 self._put(key, window, row)
-            # Each row is looked at a few times in its life, however often windows move on.
+            # Sweeping only after an eighth of the retention bounds how often a row is examined.
             if self.oldest_ms > self._swept_ms + (self.retention_ms or 0) // 8:
                 self._sweep()
 
@@ -184,20 +184,20 @@ class WindowedRows:
                 self.size_bytes += _entry_size(key, row) + LIST_BYTES
                 self._count += 1
             return
-        place = bisect_left(rows, window)
-        present = place < len(rows) and rows[place].startswith(window)
+        index = bisect_left(rows, window)
+        present = index < len(rows) and rows[index].startswith(window)
         if present:
-            self.size_bytes -= sys.getsizeof(rows[place]) + 8
+            self.size_bytes -= sys.getsizeof(rows[index]) + 8
             self._count -= 1
         if row is None:
             if present:
-                del rows[place]
+                del rows[index]
                 self._forget_if_empty(key, rows)
             return
         if present:
-            rows[place] = row
+            rows[index] = row
         else:
-            rows.insert(place, row)
+            rows.insert(index, row)
         self.size_bytes += sys.getsizeof(row) + 8
         self._count += 1
 
@@ -212,20 +212,20 @@ class WindowedRows:
             rows = self._rows[key]
             gone = bisect_left(rows, first)
             if gone:
-                self.size_bytes -= sum(sys.getsizeof(each) + 8 for each in rows[:gone])
+                self.size_bytes -= sum(sys.getsizeof(row) + 8 for row in rows[:gone])
                 self._count -= gone
                 del rows[:gone]
                 self._forget_if_empty(key, rows)
         self._swept_ms = self.oldest_ms
 
-    def get(self, keys: Iterable[Hashable], bounds: Bounds = ANY) -> list[Kept]:
+    def get(self, keys: Iterable[Hashable], bounds: Bounds = ANY) -> list[StoredRow]:
         with self._lock:
             found = [(key, list(self._rows.get(key, ()))) for key in dict.fromkeys(keys)]
         return list(self._within(found, bounds))
 
     def scan(
         self, wanted: Callable[[Hashable], bool] | None = None, bounds: Bounds = ANY
-    ) -> list[Kept]:
+    ) -> list[StoredRow]:
         with self._lock:
             found = [(key, list(rows)) for key, rows in self._rows.items()]
         if wanted is not None:
@@ -234,7 +234,7 @@ class WindowedRows:
 
     def _within(
         self, found: Iterable[tuple[Hashable, list[bytes]]], bounds: Bounds
-    ) -> Iterator[Kept]:
+    ) -> Iterator[StoredRow]:
         oldest_ms = max(bounds.start_min, self.oldest_ms)
         first = WINDOW.pack(oldest_ms, 0)
         for key, rows in found:
@@ -245,7 +245,7 @@ class WindowedRows:
                 if (start, end) in bounds:
                     timestamp_ms, partition, offset = ROW.unpack_from(row, WINDOW.size)
                     value = row[WINDOW.size + ROW.size :]
-                    yield Kept(key, value, timestamp_ms, partition, offset, start, end)
+                    yield StoredRow(key, value, timestamp_ms, partition, offset, start, end)
 
     def clear(self) -> None:
         with self._lock:
@@ -253,16 +253,16 @@ class WindowedRows:
         self.size_bytes = self._count = 0
 
 
-def _windowed(change: Change, partition: int) -> tuple[bytes, bytes | None]:
+def _windowed(change: RowUpdate, partition: int) -> tuple[bytes, bytes | None]:
     window = WINDOW.pack(change.start_ms, change.end_ms)
     if change.value is None:
         return window, None
     return window, window + ROW.pack(change.timestamp_ms, partition, change.offset) + change.value
 
 
-def _kept(key: Hashable, row: bytes) -> Kept:
+def _stored_row(key: Hashable, row: bytes) -> StoredRow:
     timestamp_ms, partition, offset = ROW.unpack_from(row)
-    return Kept(key, row[ROW.size :], timestamp_ms, partition, offset)
+    return StoredRow(key, row[ROW.size :], timestamp_ms, partition, offset)
 
 
 def _entry_size(key: Hashable, row: bytes) -> int:

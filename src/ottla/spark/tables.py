@@ -1,7 +1,7 @@
-"""Materialised tables: a changelog topic as a key-value store in this process, for pull queries.
+"""Materialized tables: a changelog topic as a key-value store in this process, for pull queries.
 
-A thread follows the topic, committed records only. Rows that a client asks for are decoded then.
-What a table takes is counted, and limited: one that grows beyond it is let go of, and says so.
+A thread follows the topic with read_committed. Rows are deserialized when a client reads them. A
+table's memory is limited: a table beyond the limit is dropped and reports TOO_LARGE.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ottla.errors import KafkaError
 from ottla.rows.errors import SqlCode, SqlError
 from ottla.rows.formats import BadRecord
 from ottla.rows.schema import Layout
+from ottla.spark.chunks import Chunk
 from ottla.spark.limits import LATEST
-from ottla.spark.reading import Chunk
-from ottla.spark.table_follower import Follower
-from ottla.spark.table_rows import Row, RowReader
-from ottla.spark.table_store import ANY, Bounds, Rows, Store, WindowedRows
+from ottla.spark.table_rows import Row, TableRowReader
+from ottla.spark.table_store import ANY, Bounds, TableStore, UnwindowedRows, WindowedRows
+from ottla.spark.topic_follower import TopicFollower
 
 TABLE_BYTES_MAX: Final = 1 << 30
 CATCH_UP_S: Final = 10.0
@@ -48,7 +48,7 @@ class TableState(StrEnum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     WAITING = "WAITING"
-    """The broker or the topic is away; it goes on when they are back. `cause` says what is."""
+    """The broker or the topic is unavailable, and the table retries. `cause` has the error."""
     TOO_LARGE = "TOO_LARGE"
     FAILED = "FAILED"
     CLOSED = "CLOSED"
@@ -57,8 +57,8 @@ class TableState(StrEnum):
 OVER: Final = (TableState.TOO_LARGE, TableState.FAILED, TableState.CLOSED)
 
 
-class Table:
-    """Keys are given as sequences of the key columns' values; rows are dicts of all columns."""
+class MaterializedTable:
+    """Keys are sequences of the key columns' values; rows are dicts of all columns."""
 
     def __init__(
         self,
@@ -76,10 +76,12 @@ class Table:
         self.layout = layout
         self.state = TableState.STARTING
         self.cause = ""
-        self._rows = RowReader(layout, registry)
+        self._rows = TableRowReader(layout, registry)
         self._bytes_max = bytes_max
         self._on_bad = on_bad
-        self._store: Store = WindowedRows(retention_ms) if layout.windowed else Rows()
+        self._store: TableStore = (
+            WindowedRows(retention_ms) if layout.windowed else UnwindowedRows()
+        )
         self._was_complete = False
         self._retention_known = retention_ms is not None or layout.windowed is None
         self._moved = threading.Condition()
@@ -88,7 +90,7 @@ class Table:
         self._settings = settings = dict(settings or {})
         self._ends_of = ClusterClient(bootstrap_servers, settings, patience_s=PATIENCE_S)
         self._brokers = ClusterClient(bootstrap_servers, settings, patience_s=PATIENCE_S)
-        self._follower = Follower(
+        self._follower = TopicFollower(
             self._brokers, topic, apply=self._apply, restart=self._store.clear
         )
         self._closing = threading.Event()
@@ -98,9 +100,9 @@ class Table:
     # Rows
 
     def get(self, keys: Iterable[Sequence[Any]], bounds: Bounds = ANY) -> list[Row]:
-        """The rows of these keys that there are, each once; all windows within the bounds."""
+        """The existing rows of these keys, each once; all windows within the bounds."""
         self._check()
-        wanted = [self._rows.hashed(each) for each in keys]
+        wanted = [self._rows.hashed(key) for key in keys]
         return self._rows.decoded(self._store.get(wanted, bounds))
 
     def range(self, wanted: Callable[[Sequence[Any]], bool], bounds: Bounds = ANY) -> list[Row]:
@@ -111,16 +113,16 @@ class Table:
         return rows.decoded(found)
 
     def scan(self, bounds: Bounds = ANY) -> list[Row]:
-        """All rows, as they are at one moment."""
+        """A snapshot of all rows."""
         self._check()
         return self._rows.decoded(self._store.scan(None, bounds))
 
     def arrow(self) -> pa.Table:
-        """The same, as columns: those of `arrow_schema`."""
+        """A snapshot of all rows as columns (`arrow_schema`)."""
         self._check()
         return self._rows.arrow(self._store.scan())
 
-    # How far it is
+    # Progress
 
     @property
     def count(self) -> int:
@@ -128,23 +130,25 @@ class Table:
 
     @property
     def size_bytes(self) -> int:
-        """What the rows take of this process's memory, about."""
+        """The approximate memory of the rows."""
         return self._store.size_bytes
 
     @property
     def position(self) -> dict[int, int]:
-        """The next offset to be applied, by partition."""
+        """The next offset to apply, by partition."""
         return dict(self._follower.positions)
 
     @property
     def lag(self) -> int:
-        """Offsets between what is applied and where the topic ended when it was last asked."""
+        """The offsets between the positions and the ends at the last fetch."""
         ends, positions = self._follower.ends, self._follower.positions
-        return sum(max(0, end - positions.get(each, 0)) for each, end in list(ends.items()))
+        return sum(
+            max(0, end - positions.get(partition, 0)) for partition, end in list(ends.items())
+        )
 
     @property
     def caught_up(self) -> bool:
-        """Is everything applied that was there at the last fetch?"""
+        """True if everything up to the ends at the last fetch is applied."""
         follower = self._follower
         return (
             bool(follower.positions)
@@ -153,7 +157,7 @@ class Table:
         )
 
     def catch_up(self, timeout_s: float = CATCH_UP_S) -> bool:
-        """Wait until all is applied that is in the topic now; False: the time was not enough."""
+        """Waits until everything in the topic now is applied; False after the timeout."""
         deadline = time.monotonic() + timeout_s
         ends = self._present_ends(deadline)
         if ends is None:
@@ -167,8 +171,8 @@ class Table:
             return self.state not in OVER
 
     def ready(self, timeout_s: float = CATCH_UP_S) -> bool:
-        """May it be asked now? All is applied that is in the topic; or the broker is away, and it
-        had been complete before: then what is known is better than nothing."""
+        """True if the table can be queried: it has caught up, or the broker is unavailable and the
+        table was complete before, because stale rows are better than none."""
         if self.state is TableState.WAITING and self._was_complete:
             return True
         return self.catch_up(timeout_s)
@@ -178,9 +182,11 @@ class Table:
             while not self._closing.is_set():
                 try:
                     topic = self._ends_of.topic(self.topic)
-                    wanted = {TopicPartition(self.topic, each): LATEST for each in topic.leaders}
+                    wanted = {
+                        TopicPartition(self.topic, partition): LATEST for partition in topic.leaders
+                    }
                     found = self._ends_of.offsets(wanted, read_committed=True)
-                    return {each.partition: end or 0 for each, end in found.items()}
+                    return {key.partition: end or 0 for key, end in found.items()}
                 except KafkaError as error:
                     self._ends_of.forget(error)
                     if time.monotonic() + PAUSE_S > deadline:
@@ -190,7 +196,7 @@ class Table:
 
     def _has_reached(self, ends: Mapping[int, int]) -> bool:
         positions = self._follower.positions
-        return all(positions.get(each, -1) >= end for each, end in ends.items())
+        return all(positions.get(partition, -1) >= end for partition, end in ends.items())
 
     def _check(self) -> None:
         if self.state in OVER:
@@ -218,19 +224,19 @@ class Table:
                 self._closing.wait(pause_s)
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
             except Exception as error:
-                log.exception("the table of topic %s is not followed any more", self.topic)
+                log.exception("Table of topic %s: stopped following it", self.topic)
                 self._set(TableState.FAILED, f"{type(error).__name__}: {error}")
                 return
 
     def _learn_retention(self) -> None:
-        """Windows that the topic does not keep any more are not kept here either."""
+        """Takes the windows' retention from the topic."""
         if self._retention_known:
             return
         with Admin(self._servers, settings=self._settings) as admin:
             found = admin.configs.describe_topics([self.topic])[self.topic]
         if isinstance(found, KafkaError):
             raise found
-        configs = {each.name: each.value for each in found}
+        configs = {config.name: config.value for config in found}
         retention_ms = int(configs.get("retention.ms") or -1)
         if "delete" in (configs.get("cleanup.policy") or "") and retention_ms >= 0:
             assert isinstance(self._store, WindowedRows)
@@ -239,7 +245,7 @@ class Table:
 
     def _set(self, state: TableState, cause: str) -> None:
         if state is not self.state and state is TableState.WAITING:
-            log.warning("table of topic %s: %s", self.topic, cause)
+            log.warning("Table of topic %s: %s", self.topic, cause)
         with self._moved:
             if not self._closing.is_set():
                 self.cause = cause
@@ -251,10 +257,10 @@ class Table:
         self._store.clear()
         self._set(
             TableState.TOO_LARGE,
-            f"its {rows:,} rows took {size:,} bytes, and {self._bytes_max:,} are allowed."
+            f"its {rows:,} rows took {size:,} bytes; the limit is {self._bytes_max:,}."
             " Pull queries on it are not possible.",
         )
-        log.error("table of topic %s: %s", self.topic, self.cause)
+        log.error("Table of topic %s: %s", self.topic, self.cause)
 
     def _apply(self, chunk: Chunk) -> None:
         changes, bad = self._rows.changes(chunk)
@@ -262,7 +268,7 @@ class Table:
             self._on_bad(self.topic, bad)
         self._store.apply(changes, chunk.partition)
 
-    # The end
+    # Closing
 
     def close(self) -> None:
         if self._closing.is_set():
@@ -288,13 +294,13 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _TableKey:
     topic: str
     layout: str
 
 
-class Tables:
-    """The tables of one server: each is followed from when it is first asked for."""
+class MaterializedTables:
+    """The tables of one server; each is followed from its first use."""
 
     def __init__(
         self,
@@ -310,15 +316,17 @@ class Tables:
         self._settings = dict(settings or {})
         self._bytes_max = bytes_max
         self._on_bad = on_bad
-        self._tables: dict[_Place, Table] = {}
+        self._tables: dict[_TableKey, MaterializedTable] = {}
         self._lock = threading.Lock()
 
-    def table(self, topic: str, layout: Layout, *, retention_ms: int | None = None) -> Table:
-        place = _Place(topic, layout.to_json())
+    def table(
+        self, topic: str, layout: Layout, *, retention_ms: int | None = None
+    ) -> MaterializedTable:
+        key = _TableKey(topic, layout.to_json())
         with self._lock:
-            found = self._tables.get(place)
+            found = self._tables.get(key)
             if found is None or found.state in (TableState.FAILED, TableState.CLOSED):
-                found = self._tables[place] = Table(
+                found = self._tables[key] = MaterializedTable(
                     self._servers,
                     topic,
                     layout,
@@ -331,19 +339,19 @@ class Tables:
             return found
 
     def drop(self, topic: str) -> None:
-        """Whatever is kept of this topic."""
+        """Closes and forgets the tables of this topic."""
         with self._lock:
-            places = [each for each in self._tables if each.topic == topic]
-            dropped = [self._tables.pop(each) for each in places]
-        for each in dropped:
-            each.close()
+            keys = [table for table in self._tables if table.topic == topic]
+            dropped = [self._tables.pop(key) for key in keys]
+        for table in dropped:
+            table.close()
 
-    def states(self) -> dict[str, Table]:
+    def states(self) -> dict[str, MaterializedTable]:
         with self._lock:
-            return {place.topic: table for place, table in self._tables.items()}
+            return {key.topic: table for key, table in self._tables.items()}
 
     def close(self) -> None:
         with self._lock:
             tables, self._tables = list(self._tables.values()), {}
-        for each in tables:
-            each.close()
+        for table in tables:
+            table.close()

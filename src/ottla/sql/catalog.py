@@ -1,8 +1,8 @@
-"""What there is: streams, tables, types and persistent queries.
+"""The catalog: streams, tables, custom types and persistent queries. ksqlDB calls it MetaStore.
 
-A Catalog is one immutable snapshot: a statement is checked and planned against a snapshot and gives
-the next one, so that readers on other threads never see half of a change. The rules of what may be
-replaced, altered and dropped are here, in ksqlDB's words.
+A Catalog is an immutable snapshot. A statement is planned against one snapshot and gives the next,
+so that readers on other threads never see half of a change. The rules for replacing, altering and
+dropping sources are here, with ksqlDB's error messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from ottla.rows.errors import SqlError
-from ottla.rows.schema import Column, Layout, Role, Schema
+from ottla.rows.schema import Column, Layout, LogicalSchema, Role
 from ottla.rows.types import SqlType
 from ottla.sql.syntax.statements import Element, SourceKind
 
@@ -24,12 +24,12 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DataSource:
     """A stream or a table over a topic.
 
-    `query_id` is of the query that fills it, where it was made by CREATE ... AS SELECT: such a
-    query ends with it. `reads` are the sources of that query, which can't be dropped before it.
-    `partitions` is the topic's count when the source was defined; 0: not known.
+    `query_id` is the query of CREATE ... AS SELECT, which writes this source and ends with it.
+    `reads` are the sources of that query, which can't be dropped before this one. `partitions` is
+    the topic's partition count when the source was defined; 0: unknown.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Source:
     partitions: int = 0
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> LogicalSchema:
         return self.layout.schema
 
     @property
@@ -62,9 +62,9 @@ class QueryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PersistentQuery:
-    """A query that runs until it is terminated: what it was made of, and what it joins together.
+    """A query that runs until it is terminated, with its sources and its sink.
 
-    `properties` are those it was written with: a restarted server runs it with the same ones.
+    `properties` are those of its command: a restarted server runs the query with the same ones.
     """
 
     id: str
@@ -78,15 +78,15 @@ class PersistentQuery:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """One snapshot. The methods that change something give the next snapshot."""
+    """One snapshot. Methods that change something return the next snapshot."""
 
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, DataSource] = field(default_factory=dict)
     types: Mapping[str, SqlType] = field(default_factory=dict)
     queries: Mapping[str, PersistentQuery] = field(default_factory=dict)
 
-    # Looked up
+    # Lookup
 
-    def find(self, name: str, *, line: int = 0, column: int = 0) -> Source:
+    def find(self, name: str, *, line: int = 0, column: int = 0) -> DataSource:
         """The source of this name; SqlError if there is none."""
         found = self.sources.get(name)
         if found is None:
@@ -98,11 +98,11 @@ class Catalog:
             )
         return found
 
-    def of_kind(self, kind: SourceKind) -> list[Source]:
-        return [each for _, each in sorted(self.sources.items()) if each.kind is kind]
+    def of_kind(self, kind: SourceKind) -> list[DataSource]:
+        return [source for _, source in sorted(self.sources.items()) if source.kind is kind]
 
     def query(self, query_id: str) -> PersistentQuery:
-        """The query of this id, whatever the case it is written in."""
+        """The query with this id, regardless of case."""
         found = self.queries.get(query_id) or self.queries.get(query_id.upper())
         if found is None:
             raise SqlError(
@@ -113,19 +113,19 @@ class Catalog:
 
     def readers(self, name: str) -> list[str]:
         """Ids of the queries that read from this source."""
-        return sorted(each.id for each in self.queries.values() if name in each.reads)
+        return sorted(query.id for query in self.queries.values() if name in query.reads)
 
     def writers(self, name: str) -> list[str]:
         """Ids of the queries that write into this source."""
-        return sorted(each.id for each in self.queries.values() if each.sink == name)
+        return sorted(query.id for query in self.queries.values() if query.sink == name)
 
     def built_on(self, name: str) -> list[str]:
-        """The sources that were made by reading from this one."""
-        return sorted(each.name for each in self.sources.values() if name in each.reads)
+        """The sources whose CREATE ... AS SELECT reads from this one."""
+        return sorted(source.name for source in self.sources.values() if name in source.reads)
 
-    # Changed
+    # Changes
 
-    def with_source(self, source: Source) -> Catalog:
+    def with_source(self, source: DataSource) -> Catalog:
         return replace(self, sources={**self.sources, source.name: source})
 
     def without_source(self, name: str) -> Catalog:
@@ -144,11 +144,11 @@ class Catalog:
         return replace(self, queries=_without(self.queries, query_id))
 
 
-# -- what may be done
+# -- rules of CREATE OR REPLACE, ALTER and DROP
 
 
 def check_new(catalog: Catalog, name: str, kind: SourceKind) -> None:
-    """A name is free for a CREATE without OR REPLACE."""
+    """CREATE without OR REPLACE needs a name that is free."""
     existing = catalog.sources.get(name)
     if existing is None:
         return
@@ -160,8 +160,8 @@ def check_new(catalog: Catalog, name: str, kind: SourceKind) -> None:
     )
 
 
-def check_replace(catalog: Catalog, new: Source) -> None:
-    """CREATE OR REPLACE may add value columns at the end, and change nothing that is there."""
+def check_replace(catalog: Catalog, new: DataSource) -> None:
+    """CREATE OR REPLACE may add value columns at the end, but change no existing one."""
     old = catalog.sources.get(new.name)
     if old is None:
         return
@@ -184,15 +184,15 @@ def check_replace(catalog: Catalog, new: Source) -> None:
 
 
 def not_replaceable(name: str, kind: SourceKind) -> SqlError:
-    """What SOURCE says stays as it was read."""
+    """CREATE SOURCE can't be replaced: as in ksqlDB its schema is that of the topic."""
     return SqlError(
         f"Cannot add {kind.lower()} '{name}': CREATE OR REPLACE is not supported on source"
         f" {kind.lower()}s.",
-        remedy=f"Leave out OR REPLACE, and DROP {kind} {name}; first if it is there.",
+        remedy=f"Leave out OR REPLACE, and DROP {kind} {name}; first if it exists.",
     )
 
 
-def _not_upgradeable(old: Source, new: Source) -> Iterable[str]:
+def _not_upgradeable(old: DataSource, new: DataSource) -> Iterable[str]:
     for what, before, after in (
         ("topic", old.topic, new.topic),
         ("key format", old.layout.key_format.name, new.layout.key_format.name),
@@ -213,19 +213,19 @@ def _not_upgradeable(old: Source, new: Source) -> Iterable[str]:
         )
 
 
-def _window_text(source: Source) -> str:
+def _window_text(source: DataSource) -> str:
     windowed = source.layout.windowed
     return f"{windowed.kind} {windowed.size_ms}" if windowed else "none"
 
 
-def _schema_trouble(old: Schema, new: Schema) -> str:
+def _schema_trouble(old: LogicalSchema, new: LogicalSchema) -> str:
     if old.key != new.key:
         return "Key columns must be identical."
     kept = new.columns
     changed = [
-        column_text(each)
-        for index, each in enumerate(old.columns)
-        if index >= len(kept) or kept[index] != each
+        column_text(column)
+        for index, column in enumerate(old.columns)
+        if index >= len(kept) or kept[index] != column
     ]
     if changed:
         return f"The following columns are changed, missing or reordered: [{', '.join(changed)}]"
@@ -233,9 +233,9 @@ def _schema_trouble(old: Schema, new: Schema) -> str:
 
 
 def check_drop(catalog: Catalog, name: str) -> None:
-    """A source that others are built on, or that INSERT INTO queries use, stays.
+    """A source can't be dropped while other sources or INSERT INTO queries use it.
 
-    The query that fills it does not count: it ends with what it fills.
+    The query of the source's CREATE ... AS SELECT does not count: it ends with the source.
     """
     source = catalog.sources[name]
     above = catalog.built_on(name)
@@ -244,22 +244,26 @@ def check_drop(catalog: Catalog, name: str) -> None:
             f"Cannot drop {name}.\n"
             f"The following streams and/or tables read from this source: [{', '.join(above)}].\n"
             f"You need to drop them before dropping {name}.",
-            remedy=" ".join(f"DROP {catalog.sources[each].kind} {each};" for each in above),
+            remedy=" ".join(f"DROP {catalog.sources[reader].kind} {reader};" for reader in above),
         )
     readers = catalog.readers(name)
-    writers = [each for each in catalog.writers(name) if each != source.query_id]
+    writers = [query_id for query_id in catalog.writers(name) if query_id != source.query_id]
     if readers or writers:
         raise SqlError(
             f"Cannot drop {name}.\n"
             f"The following queries read from this source: [{', '.join(readers)}].\n"
             f"The following queries write into this source: [{', '.join(writers)}].\n"
             f"You need to terminate them before dropping {name}.",
-            remedy=" ".join(f"TERMINATE {each};" for each in dict.fromkeys(readers + writers)),
+            remedy=" ".join(
+                f"TERMINATE {query_id};" for query_id in dict.fromkeys(readers + writers)
+            ),
         )
 
 
-def altered(catalog: Catalog, name: str, kind: SourceKind, columns: Iterable[Element]) -> Source:
-    """The source with these columns behind its own; SqlError where that can't be."""
+def altered(
+    catalog: Catalog, name: str, kind: SourceKind, columns: Iterable[Element]
+) -> DataSource:
+    """The source with these columns appended; SqlError if that is not allowed."""
     source = catalog.sources.get(name)
     if source is None:
         raise SqlError(
@@ -280,26 +284,26 @@ def altered(catalog: Catalog, name: str, kind: SourceKind, columns: Iterable[Ele
         raise SqlError(
             f"Cannot alter {kind.lower()} '{name}': ALTER operations are not supported on source"
             f" {kind.lower()}s.",
-            remedy=f"Drop it and define it anew: DROP {kind} {name};",
+            remedy=f"Drop it and create it again: DROP {kind} {name};",
         )
     added = list(source.schema.columns)
-    for each in columns:
-        if any(each.name == there.name for there in added):
+    for column in columns:
+        if any(column.name == there.name for there in added):
             raise SqlError(
-                f"Cannot add column `{each.name}` to schema. A column with the same name already"
+                f"Cannot add column `{column.name}` to schema. A column with the same name already"
                 " exists.",
-                remedy=f"DESCRIBE {name}; shows the columns there are.",
+                remedy=f"DESCRIBE {name}; shows the existing columns.",
             )
-        added.append(Column(each.name, each.type, Role.VALUE))
-    return replace(source, layout=replace(source.layout, schema=Schema(tuple(added))))
+        added.append(Column(column.name, column.type, Role.VALUE))
+    return replace(source, layout=replace(source.layout, schema=LogicalSchema(tuple(added))))
 
 
-# -- how things are written
+# -- text
 
 
-def schema_text(schema: Schema) -> str:
+def schema_text(schema: LogicalSchema) -> str:
     """As ksqlDB writes a schema: "`ID` STRING KEY, `NAME` STRING"."""
-    return ", ".join(column_text(each) for each in schema.columns)
+    return ", ".join(column_text(column) for column in schema.columns)
 
 
 def column_text(column: Column) -> str:
@@ -310,19 +314,19 @@ def column_text(column: Column) -> str:
 
 
 def did_you_mean(name: str, there: Iterable[str], what: str, show: str = "") -> str:
-    """The names that look like this one, or how to see those there are."""
+    """A remedy: similar names, or the statement that lists all names."""
     close = close_names(name, there)
     if close:
         return "Did you mean " + " or ".join(close) + "?"
     if show:
-        return f"{show} lists each {what} there is."
-    return "SHOW STREAMS; and SHOW TABLES; list what there is."
+        return f"{show} lists every {what}."
+    return "SHOW STREAMS; and SHOW TABLES; list all streams and tables."
 
 
 def close_names(name: str, there: Iterable[str]) -> list[str]:
-    folded = {each.upper(): each for each in there}
+    folded = {name.upper(): name for name in there}
     close = difflib.get_close_matches(name.upper(), folded, SUGGESTIONS_MAX)
-    return [folded[each] for each in close]
+    return [folded[name] for name in close]
 
 
 def _without(mapping: Mapping[str, _T], name: str) -> dict[str, _T]:

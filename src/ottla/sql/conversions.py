@@ -1,4 +1,4 @@
-"""CAST in Python, row by row: what `casts` says to Spark. What can't be cast is None."""
+"""CAST in Python, row by row, with the same results as `casts` in Spark SQL."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, Final, TypeAlias
 
 from ottla.rows.errors import SqlError
 from ottla.rows.java.text import java_double
-from ottla.rows.types import NUMBERS, Kind, SqlType
+from ottla.rows.types import NUMBERS, SqlBaseType, SqlType
 from ottla.sql.moments import date_of, time_of, timestamp_of
 
 Convert: TypeAlias = Callable[[Any], Any]
 
 EXACT: Final = Context(prec=100, rounding=ROUND_HALF_UP)
-"""Python's own context would round to 28 digits."""
-BITS: Final = {Kind.INTEGER: 32, Kind.BIGINT: 64}
+"""Python's default context would round to 28 digits."""
+BITS: Final = {SqlBaseType.INTEGER: 32, SqlBaseType.BIGINT: 64}
 NUMBER_TEXT: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 WHOLE_TEXT: Final = re.compile(r"[+-]?\d+")
 DOUBLE_WORDS: Final = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf}
@@ -33,7 +33,7 @@ def type_of(text: str) -> SqlType:
 
 
 def converter(from_: str, to: str) -> Convert:
-    """A function from values of the one type to the other; the types as a statement has them."""
+    """A function that converts values; types are written as in a statement."""
     convert = conversion(type_of(from_), type_of(to))
 
     def converted(value: Any) -> Any:
@@ -48,51 +48,51 @@ def converter(from_: str, to: str) -> Convert:
 
 
 def conversion(from_: SqlType, to: SqlType) -> Convert:
-    """For a value that is not None; it raises, or gives None, for one that can't be cast."""
+    """A function of values that are not None; it raises or returns None if the cast fails."""
     if from_ == to:
         return lambda value: value
-    if to.kind is Kind.STRING:
+    if to.kind is SqlBaseType.STRING:
         return text_of(from_)
-    if from_.kind is Kind.STRING:
+    if from_.kind is SqlBaseType.STRING:
         return _from_text(to)
     if from_.kind in NUMBERS and to.kind in NUMBERS:
         return _number(from_, to)
-    if from_.kind is Kind.TIMESTAMP:
-        return datetime.date if to.kind is Kind.DATE else datetime.time
-    if from_.kind is Kind.DATE and to.kind is Kind.TIMESTAMP:
+    if from_.kind is SqlBaseType.TIMESTAMP:
+        return datetime.date if to.kind is SqlBaseType.DATE else datetime.time
+    if from_.kind is SqlBaseType.DATE and to.kind is SqlBaseType.TIMESTAMP:
         return lambda day: datetime(day.year, day.month, day.day, tzinfo=UTC)
     return _nested(from_, to)
 
 
-def wrapped(number: int, kind: Kind) -> int:
-    """Whole numbers that are too large wrap, as Java's do."""
+def wrapped(number: int, kind: SqlBaseType) -> int:
+    """Integers that are too large wrap around, as in Java."""
     half = 1 << (BITS[kind] - 1)
     return (number + half) % (2 * half) - half
 
 
 def scaled(number: Decimal, precision: int, scale: int) -> Decimal | None:
-    """With that many digits after the point, rounded half up; None where it does not fit."""
+    """The number rounded half up to this scale; None if it does not fit the precision."""
     found = number.quantize(Decimal(1).scaleb(-scale), context=EXACT)
     return found if found.adjusted() < precision - scale or not found else None
 
 
 def _number(from_: SqlType, to: SqlType) -> Convert:
-    if to.kind is Kind.DOUBLE:
+    if to.kind is SqlBaseType.DOUBLE:
         return float
-    if to.kind is Kind.DECIMAL:
+    if to.kind is SqlBaseType.DECIMAL:
         precision, scale = to.precision, to.scale
-        if from_.kind is Kind.DOUBLE:
+        if from_.kind is SqlBaseType.DOUBLE:
             return lambda number: scaled(Decimal(repr(number)), precision, scale)
         return lambda number: scaled(Decimal(number), precision, scale)
-    if from_.kind is Kind.DOUBLE:
+    if from_.kind is SqlBaseType.DOUBLE:
         return lambda number: whole_part(number, to.kind)
-    if from_.kind is Kind.INTEGER:
+    if from_.kind is SqlBaseType.INTEGER:
         return int
     return lambda number: wrapped(int(number), to.kind)
 
 
-def whole_part(number: float, kind: Kind) -> int:
-    """As Java casts a double: what does not fit is the nearest that does."""
+def whole_part(number: float, kind: SqlBaseType) -> int:
+    """As Java casts a double: the nearest value of the type."""
     limit = 1 << (BITS[kind] - 1)
     if math.isnan(number):
         return 0
@@ -107,12 +107,12 @@ def whole_part(number: float, kind: Kind) -> int:
 def _from_text(to: SqlType) -> Convert:
     if to.kind in BITS:
         return lambda text: _whole(text, to.kind)
-    if to.kind is Kind.DECIMAL:
+    if to.kind is SqlBaseType.DECIMAL:
         return lambda text: _decimal(text, to.precision, to.scale)
     return FROM_TEXT[to.kind]
 
 
-def _whole(text: str, kind: Kind) -> int | None:
+def _whole(text: str, kind: SqlBaseType) -> int | None:
     stripped = text.strip()
     if not WHOLE_TEXT.fullmatch(stripped):
         return None
@@ -132,12 +132,12 @@ def _double(text: str) -> float | None:
     return DOUBLE_WORDS.get(stripped.lower())
 
 
-FROM_TEXT: Final[dict[Kind, Convert]] = {
-    Kind.BOOLEAN: lambda text: text.strip().lower() == "true",
-    Kind.DOUBLE: _double,
-    Kind.DATE: date_of,
-    Kind.TIME: time_of,
-    Kind.TIMESTAMP: timestamp_of,
+FROM_TEXT: Final[dict[SqlBaseType, Convert]] = {
+    SqlBaseType.BOOLEAN: lambda text: text.strip().lower() == "true",
+    SqlBaseType.DOUBLE: _double,
+    SqlBaseType.DATE: date_of,
+    SqlBaseType.TIME: time_of,
+    SqlBaseType.TIMESTAMP: timestamp_of,
 }
 
 
@@ -145,20 +145,20 @@ FROM_TEXT: Final[dict[Kind, Convert]] = {
 
 
 def text_of(from_: SqlType) -> Callable[[Any], str]:
-    """A value as text: as Java shows it."""
-    if from_.kind is Kind.ARRAY:
+    """Text of a value, as Java's toString() writes it."""
+    if from_.kind is SqlBaseType.ARRAY:
         assert from_.element is not None
         element = _shown(from_.element)
         return lambda values: "[" + ", ".join(map(element, values)) + "]"
-    if from_.kind is Kind.MAP:
+    if from_.kind is SqlBaseType.MAP:
         assert from_.key is not None
         assert from_.element is not None
         key, value = _shown(from_.key), _shown(from_.element)
         return lambda entries: (
             "{" + ", ".join(f"{key(k)}={value(v)}" for k, v in entries.items()) + "}"
         )
-    if from_.kind is Kind.STRUCT:
-        fields = [(each.name, text_of(each.type)) for each in from_.fields]
+    if from_.kind is SqlBaseType.STRUCT:
+        fields = [(field.name, text_of(field.type)) for field in from_.fields]
         return lambda struct: _struct_text(struct, fields)
     return TO_TEXT[from_.kind]
 
@@ -169,7 +169,7 @@ def _shown(type_: SqlType) -> Callable[[Any], str]:
 
 
 def _struct_text(struct: dict[str, Any], fields: list[tuple[str, Callable[[Any], str]]]) -> str:
-    """Fields that are NULL are left out."""
+    """NULL fields are left out."""
     shown = [
         f"{name}={show(struct[name])}" for name, show in fields if struct.get(name) is not None
     ]
@@ -177,7 +177,7 @@ def _struct_text(struct: dict[str, Any], fields: list[tuple[str, Callable[[Any],
 
 
 def time_text(value: time) -> str:
-    """`10:30`, `10:30:05`, `10:30:05.010`: no more than there is to say."""
+    """`10:30`, `10:30:05`, `10:30:05.010`: as short as possible, as in Java."""
     if value.microsecond:
         return value.isoformat("milliseconds")
     return value.isoformat("seconds" if value.second else "minutes")
@@ -187,39 +187,39 @@ def timestamp_text(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat("T", "milliseconds")
 
 
-TO_TEXT: Final[dict[Kind, Callable[[Any], str]]] = {
-    Kind.STRING: str,
-    Kind.BOOLEAN: lambda value: "true" if value else "false",
-    Kind.INTEGER: str,
-    Kind.BIGINT: str,
-    Kind.DOUBLE: java_double,
-    Kind.DECIMAL: lambda number: f"{number:f}",
-    Kind.DATE: date.isoformat,
-    Kind.TIME: time_text,
-    Kind.TIMESTAMP: timestamp_text,
+TO_TEXT: Final[dict[SqlBaseType, Callable[[Any], str]]] = {
+    SqlBaseType.STRING: str,
+    SqlBaseType.BOOLEAN: lambda value: "true" if value else "false",
+    SqlBaseType.INTEGER: str,
+    SqlBaseType.BIGINT: str,
+    SqlBaseType.DOUBLE: java_double,
+    SqlBaseType.DECIMAL: lambda number: f"{number:f}",
+    SqlBaseType.DATE: date.isoformat,
+    SqlBaseType.TIME: time_text,
+    SqlBaseType.TIMESTAMP: timestamp_text,
 }
 
 
-# -- values in values
+# -- nested values
 
 
 def _nested(from_: SqlType, to: SqlType) -> Convert:
-    if from_.kind is Kind.ARRAY:
+    if from_.kind is SqlBaseType.ARRAY:
         assert from_.element is not None
         assert to.element is not None
         element = _inner(from_.element, to.element)
-        return lambda values: [element(each) for each in values]
-    if from_.kind is Kind.MAP:
+        return lambda values: [element(value) for value in values]
+    if from_.kind is SqlBaseType.MAP:
         assert from_.key is not None
         assert to.key is not None
         assert from_.element is not None
         assert to.element is not None
         key, value = _inner(from_.key, to.key), _inner(from_.element, to.element)
         return lambda entries: {key(k): value(v) for k, v in entries.items()}
-    known = {each.name: each.type for each in from_.fields}
+    known = {field.name: field.type for field in from_.fields}
     fields = [
-        (each.name, _inner(known[each.name], each.type) if each.name in known else _nothing)
-        for each in to.fields
+        (target.name, _inner(known[target.name], target.type) if target.name in known else _nothing)
+        for target in to.fields
     ]
     return lambda struct: {name: convert(struct.get(name)) for name, convert in fields}
 

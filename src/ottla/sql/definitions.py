@@ -1,6 +1,6 @@
-"""CREATE STREAM and CREATE TABLE, checked: a statement becomes a Source and, if need be, a topic.
+"""Source definitions: CREATE STREAM and CREATE TABLE become a source and, if needed, a topic.
 
-No I/O: what there is in the cluster comes in as a function from a topic's name to its partitions.
+No I/O: the caller passes a function that gives the partition count of a topic.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ottla.rows.schema import (
     PSEUDO_COLUMNS,
     WINDOW_BOUNDS,
     Column,
-    Format,
+    FormatInfo,
     Layout,
+    LogicalSchema,
     Role,
-    Schema,
-    Windowed,
+    WindowInfo,
     WindowKind,
 )
 from ottla.rows.schema_properties import INFERRED, Owner, Properties, schema_properties
-from ottla.rows.types import BYTES, STRING, Kind, SqlType, array, struct
-from ottla.sql.catalog import Source, close_names, column_text, did_you_mean
-from ottla.sql.comparing import has_map
+from ottla.rows.types import BYTES, STRING, SqlBaseType, SqlType, array, struct
+from ottla.sql.catalog import DataSource, close_names, column_text, did_you_mean
+from ottla.sql.comparable import has_map
 from ottla.sql.syntax.statements import CreateSource, Element, SourceKind
 
 PartitionCount = Callable[[str], int | None]
-"""The number of a topic's partitions; None if there is no such topic, 0 if that is no matter."""
+"""The partition count of a topic; None if it does not exist, 0 if the count does not matter."""
 
 DEFAULT_KEY_FORMAT: Final = "ksql.persistence.default.format.key"
 DEFAULT_VALUE_FORMAT: Final = "ksql.persistence.default.format.value"
@@ -77,10 +77,18 @@ STRING_KEYS: Final[Mapping[str, str]] = {
     "PROTOBUF_NOSR": "PROTOBUF format only supports MAP types with STRING keys.",
 }
 UNWRAPPED: Final = frozenset({"KAFKA", "DELIMITED", "JSON", "AVRO", "JSON_SR"})
-"""Formats in which a single column can stand alone; and those in which it can be wrapped."""
+"""Formats that support an unwrapped single column, and formats that support a wrapped one."""
 WRAPPED: Final = frozenset({"JSON", "AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"})
-_KAFKA_TYPES: Final = frozenset({Kind.INTEGER, Kind.BIGINT, Kind.DOUBLE, Kind.STRING, Kind.BYTES})
-_NESTED: Final = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT})
+_KAFKA_TYPES: Final = frozenset(
+    {
+        SqlBaseType.INTEGER,
+        SqlBaseType.BIGINT,
+        SqlBaseType.DOUBLE,
+        SqlBaseType.STRING,
+        SqlBaseType.BYTES,
+    }
+)
+_NESTED: Final = frozenset({SqlBaseType.ARRAY, SqlBaseType.MAP, SqlBaseType.STRUCT})
 _DURATION: Final = re.compile(r"\s*(\d+)\s+([A-Za-z]+?)S?\s*", re.IGNORECASE)
 _UNITS_MS: Final[Mapping[str, int]] = {
     "MILLISECOND": 1,
@@ -92,8 +100,8 @@ _UNITS_MS: Final[Mapping[str, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class TopicWish:
-    """A topic that is to be made before its source is."""
+class SourceTopicSpec:
+    """A topic to create before its source."""
 
     name: str
     partitions: int
@@ -102,23 +110,23 @@ class TopicWish:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
-    source: Source
-    topic: TopicWish | None
+class SourceDefinition:
+    source: DataSource
+    topic: SourceTopicSpec | None
 
 
 def define(
     statement: CreateSource, partition_count: PartitionCount, defaults: Mapping[str, str]
-) -> Definition:
-    """What a CREATE STREAM or CREATE TABLE with columns defines; SqlError says what is wrong."""
+) -> SourceDefinition:
+    """The definition that a CREATE STREAM or CREATE TABLE with columns makes."""
     properties = statement.properties
     check_properties(properties, CREATE_PROPERTIES)
-    columns = tuple(_column(each) for each in statement.elements)
+    columns = tuple(_column(element) for element in statement.elements)
     name = text(properties, "KAFKA_TOPIC")
     _check_columns(statement, columns)
     owner = Owner(name or "", statement.name)
     layout = Layout(
-        schema=Schema(columns),
+        schema=LogicalSchema(columns),
         key_format=key_format(properties, columns, defaults, owner),
         value_format=value_format(properties, columns, defaults, owner),
         is_table=statement.kind is SourceKind.TABLE,
@@ -132,20 +140,20 @@ def define(
             remedy="Add KAFKA_TOPIC='...' to the WITH clause.",
         )
     there = partition_count(name)
-    wish = None if there is not None else _topic_wish(statement, name)
+    spec = None if there is not None else _topic_spec(statement, name)
     if there is not None:
         _check_partitions(properties, name, there)
-    return Definition(
-        Source(
+    return SourceDefinition(
+        DataSource(
             statement.name,
             statement.kind,
             layout,
             name,
             sql_text=statement.text,
             read_only=statement.read_only,
-            partitions=there if there is not None else wish.partitions if wish else 0,
+            partitions=there if there is not None else spec.partitions if spec else 0,
         ),
-        wish,
+        spec,
     )
 
 
@@ -161,26 +169,27 @@ def _check_columns(statement: CreateSource, columns: tuple[Column, ...]) -> None
         raise SqlError(
             "The statement does not define any columns.",
             remedy=f"CREATE {statement.kind} {statement.name} (ID STRING, ...) WITH (...);"
-            " names and types are needed, unless the format takes them from a schema registry:"
+            " columns are required, unless the format infers them from a schema registry:"
             f" {', '.join(sorted(INFERRED))}.",
         )
     _check_names(columns)
     _check_key_words(statement)
-    for each in columns:
-        if each.role is Role.KEY:
-            refuse_maps(each)
-        elif each.role is Role.HEADERS and each.type != HEADERS_TYPE:
+    for column in columns:
+        if column.role is Role.KEY:
+            refuse_maps(column)
+        elif column.role is Role.HEADERS and column.type != HEADERS_TYPE:
             raise SqlError(
-                f"Invalid type for HEADERS column: expected {HEADERS_TYPE}, got {each.type}",
-                remedy=f"Declare it as `{each.name}` {HEADERS_TYPE} HEADERS.",
+                f"Invalid type for HEADERS column: expected {HEADERS_TYPE}, got {column.type}",
+                remedy=f"Declare it as `{column.name}` {HEADERS_TYPE} HEADERS.",
             )
-        elif each.role is Role.HEADER and each.type != BYTES:
+        elif column.role is Role.HEADER and column.type != BYTES:
             raise SqlError(
-                f"Invalid type for HEADER('{each.header}') column: expected BYTES, got {each.type}",
-                remedy=f"Declare it as `{each.name}` BYTES HEADER('{each.header}').",
+                f"Invalid type for HEADER('{column.header}') column: expected BYTES, got"
+                f" {column.type}",
+                remedy=f"Declare it as `{column.name}` BYTES HEADER('{column.header}').",
             )
-    whole = [each for each in columns if each.role is Role.HEADERS]
-    if len(whole) > 1 or (whole and any(each.role is Role.HEADER for each in columns)):
+    whole = [column for column in columns if column.role is Role.HEADERS]
+    if len(whole) > 1 or (whole and any(column.role is Role.HEADER for column in columns)):
         raise SqlError(
             "Schema already contains a HEADERS column.",
             remedy="Declare one HEADERS column, or HEADER('...') columns.",
@@ -188,35 +197,35 @@ def _check_columns(statement: CreateSource, columns: tuple[Column, ...]) -> None
 
 
 def _check_names(columns: tuple[Column, ...]) -> None:
-    for each in columns:
-        if each.name in PSEUDO_COLUMNS or each.name in WINDOW_BOUNDS:
+    for column in columns:
+        if column.name in PSEUDO_COLUMNS or column.name in WINDOW_BOUNDS:
             raise SqlError(
-                f"'{each.name}' is a reserved column name. You cannot use it as a name for a"
+                f"'{column.name}' is a reserved column name. You cannot use it as a name for a"
                 " column.",
-                remedy="Every stream and table has it already; give yours another name.",
+                remedy="Every stream and table has this pseudo column; choose another name.",
             )
-    for name, times in Counter(each.name for each in columns).items():
+    for name, times in Counter(column.name for column in columns).items():
         if times > 1:
             raise SqlError(
                 f"Duplicate column names: `{name}`",
-                remedy="Each column needs a name of its own, key columns too.",
+                remedy="Column names must be unique, those of keys included.",
             )
 
 
 def _check_key_words(statement: CreateSource) -> None:
-    """Tables have PRIMARY KEY, streams KEY."""
+    """Tables have PRIMARY KEY columns, streams KEY columns."""
     is_table = statement.kind is SourceKind.TABLE
-    for each in statement.elements:
-        if each.role is Role.KEY and each.primary is not is_table:
+    for element in statement.elements:
+        if element.role is Role.KEY and element.primary is not is_table:
             wrong, right = ("KEY", "PRIMARY KEY") if is_table else ("PRIMARY KEY", "KEY")
             raise SqlError(
-                f"Column `{each.name}` is a '{wrong}' column: please use '{right}' for"
+                f"Column `{element.name}` is a '{wrong}' column: please use '{right}' for"
                 f" {statement.kind.lower()}s.\n"
                 "Tables have PRIMARY KEYs, which are unique and NON NULL.\n"
                 "Streams have KEYs, which have no uniqueness or NON NULL constraints.",
-                remedy=f"Write {each.name} {each.type} {right}.",
+                remedy=f"Write {element.name} {element.type} {right}.",
             )
-    if is_table and not any(each.role is Role.KEY for each in statement.elements):
+    if is_table and not any(element.role is Role.KEY for element in statement.elements):
         first = statement.elements[0]
         raise SqlError(
             "Tables require a PRIMARY KEY. Please define the PRIMARY KEY.",
@@ -226,21 +235,24 @@ def _check_key_words(statement: CreateSource) -> None:
 
 
 def refuse_maps(column: Column) -> None:
-    """As a key: the same map can be written in more than one way."""
+    """A key must not contain maps, because the same map can have different bytes."""
     if has_map(column.type):
         raise SqlError(
             "Map keys, including types that contain maps, are not supported as they may lead to"
             " unexpected behavior due to inconsistent serialization. Key column name:"
             f" `{column.name}`. Column type: {column.type}.",
-            remedy="Use a STRUCT, or take the map into the value.",
+            remedy="Use a STRUCT, or make the map a value column.",
         )
 
 
 def _has_other_keys(type_: SqlType) -> bool:
-    if type_.kind is Kind.MAP and type_.key != STRING:
+    if type_.kind is SqlBaseType.MAP and type_.key != STRING:
         return True
     inner = [type_.element] if type_.element else []
-    return any(_has_other_keys(each) for each in [*inner, *(field.type for field in type_.fields)])
+    return any(
+        _has_other_keys(inner_type)
+        for inner_type in [*inner, *(field.type for field in type_.fields)]
+    )
 
 
 # -- properties
@@ -287,14 +299,14 @@ def whole_number(properties: Properties, name: str) -> int | None:
 
 def key_format(
     properties: Properties, columns: Iterable[Column], defaults: Mapping[str, str], owner: Owner
-) -> Format:
+) -> FormatInfo:
     named = text(properties, "KEY_FORMAT") or text(properties, "FORMAT")
-    keys = [each for each in columns if each.role is Role.KEY]
+    keys = [column for column in columns if column.role is Role.KEY]
     name = known_format(named or defaults.get(DEFAULT_KEY_FORMAT) or "KAFKA")
     if not keys and named is None and name == "NONE":
-        return Format("NONE")
+        return FormatInfo("NONE")
     check_format(name, keys, "Key")
-    return Format(
+    return FormatInfo(
         name,
         wrapped=len(keys) != 1 or name not in UNWRAPPED,
         properties={
@@ -306,7 +318,7 @@ def key_format(
 
 def value_format(
     properties: Properties, columns: Iterable[Column], defaults: Mapping[str, str], owner: Owner
-) -> Format:
+) -> FormatInfo:
     named = (
         text(properties, "VALUE_FORMAT")
         or text(properties, "FORMAT")
@@ -319,9 +331,9 @@ def value_format(
             remedy="Add VALUE_FORMAT='JSON', for example.",
         )
     name = known_format(named)
-    values = [each for each in columns if each.role is Role.VALUE]
+    values = [column for column in columns if column.role is Role.VALUE]
     check_format(name, values, "Value")
-    return Format(
+    return FormatInfo(
         name,
         wrapped=_wrapped(properties, name, values, defaults),
         properties={
@@ -339,24 +351,24 @@ def known_format(name: str) -> str:
 
 
 def check_format(name: str, columns: list[Column], part: str) -> None:
-    """Can this format hold these columns? `part` is Key or Value, for the message."""
+    """SqlError if the format does not support these columns. `part` is Key or Value."""
     reason = ""
-    if name in STRING_KEYS and any(_has_other_keys(each.type) for each in columns):
+    if name in STRING_KEYS and any(_has_other_keys(column.type) for column in columns):
         raise SqlError(STRING_KEYS[name], remedy="CAST the keys to STRING.")
-    got = f"[{', '.join(column_text(each) for each in columns)}]"
+    got = f"[{', '.join(column_text(column) for column in columns)}]"
     if name == "NONE" and columns:
         reason = f"The 'NONE' format can only be used when no columns are defined. Got: {got}"
     elif name == "KAFKA" and len(columns) > 1:
         reason = f"The 'KAFKA' format only supports a single field. Got: {got}"
     else:
-        for each in columns:
-            wrong = (name == "KAFKA" and each.type.kind not in _KAFKA_TYPES) or (
-                name == "DELIMITED" and each.type.kind in _NESTED
+        for column in columns:
+            wrong = (name == "KAFKA" and column.type.kind not in _KAFKA_TYPES) or (
+                name == "DELIMITED" and column.type.kind in _NESTED
             )
             if wrong:
                 reason = (
-                    f"The '{name}' format does not support type '{each.type.kind}',"
-                    f" column: `{each.name}`"
+                    f"The '{name}' format does not support type '{column.type.kind}',"
+                    f" column: `{column.name}`"
                 )
                 break
     if reason:
@@ -370,39 +382,39 @@ def check_format(name: str, columns: list[Column], part: str) -> None:
 def _wrapped(
     properties: Properties, name: str, values: list[Column], defaults: Mapping[str, str]
 ) -> bool:
-    wish = properties.get("WRAP_SINGLE_VALUE")
-    if wish is None:
+    spec = properties.get("WRAP_SINGLE_VALUE")
+    if spec is None:
         wraps = str(defaults.get(WRAP_SINGLE_VALUES, "true")).lower() == "true"
         return len(values) != 1 or wraps or name not in UNWRAPPED
-    wrapped = str(wish).lower() == "true"
+    wrapped = str(spec).lower() == "true"
     if len(values) != 1:
         raise SqlError(
             "'WRAP_SINGLE_VALUE' is only valid for single-field value schemas",
-            remedy="Leave it away: several columns are always wrapped.",
+            remedy="Leave it out: several columns are always wrapped.",
         )
     if name not in (UNWRAPPED if not wrapped else WRAPPED):
         raise SqlError(
             f"Format '{name}' does not support 'WRAP_SINGLE_VALUE' set to"
             f" '{str(wrapped).lower()}'.",
-            remedy="Leave it away, or use VALUE_FORMAT='JSON'.",
+            remedy="Leave it out, or use VALUE_FORMAT='JSON'.",
         )
     return wrapped
 
 
 def _delimiter(properties: Properties, part: str, name: str) -> dict[str, str]:
-    """Under the name of the WITH clause without KEY_ or VALUE_: {"DELIMITER": ";"}."""
-    wish = text(properties, f"{part}_DELIMITER")
-    if wish is None:
+    """The property without its prefix KEY_ or VALUE_: {"DELIMITER": ";"}."""
+    spec = text(properties, f"{part}_DELIMITER")
+    if spec is None:
         return {}
     if name != "DELIMITED":
         raise SqlError(
             f"{part}_DELIMITER is supported only with the DELIMITED format",
-            remedy=f"Leave it away, or use {part}_FORMAT='DELIMITED'.",
+            remedy=f"Leave it out, or use {part}_FORMAT='DELIMITED'.",
         )
-    named = {"SPACE": " ", "TAB": "\t"}.get(wish.upper(), wish)
+    named = {"SPACE": " ", "TAB": "\t"}.get(spec.upper(), spec)
     if len(named) != 1:
         raise SqlError(
-            f"Invalid delimiter value: '{wish}'. Delimiter must be a single character or TAB,SPACE",
+            f"Invalid delimiter value: '{spec}'. Delimiter must be a single character or TAB,SPACE",
             remedy=f"{part}_DELIMITER=';', for example.",
         )
     return {"DELIMITER": named}
@@ -418,8 +430,8 @@ def timestamp_column(properties: Properties, columns: Iterable[Column]) -> str:
                 remedy="Add TIMESTAMP='...' with the name of the column.",
             )
         return ""
-    there = {each.name: each for each in columns}
-    # The property is a string, and names in strings count as identifiers do.
+    there = {column.name: column for column in columns}
+    # The property is a string, but follows the rules of identifiers.
     exact = name.strip("`") if name.startswith("`") else name.upper()
     column = there.get(exact) or there.get(name)
     if column is None:
@@ -427,7 +439,7 @@ def timestamp_column(properties: Properties, columns: Iterable[Column]) -> str:
             f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{exact}'",
             remedy="The columns are: " + ", ".join(there) + ".",
         )
-    if column.type.kind is Kind.STRING:
+    if column.type.kind is SqlBaseType.STRING:
         if pattern is None:
             raise SqlError(
                 f"A String timestamp field has been specified without also specifying the"
@@ -440,7 +452,7 @@ def timestamp_column(properties: Properties, columns: Iterable[Column]) -> str:
             " is of type STRING.",
             remedy="Leave TIMESTAMP_FORMAT away.",
         )
-    elif column.type.kind not in (Kind.BIGINT, Kind.TIMESTAMP):
+    elif column.type.kind not in (SqlBaseType.BIGINT, SqlBaseType.TIMESTAMP):
         raise SqlError(
             f"Timestamp column, `{column.name}`, should be LONG(INT64), TIMESTAMP, or a String with"
             " a timestamp_format specified.",
@@ -449,7 +461,7 @@ def timestamp_column(properties: Properties, columns: Iterable[Column]) -> str:
     return column.name
 
 
-def _windowed(properties: Properties, columns: Iterable[Column]) -> Windowed | None:
+def _windowed(properties: Properties, columns: Iterable[Column]) -> WindowInfo | None:
     kind_text, size = text(properties, "WINDOW_TYPE"), text(properties, "WINDOW_SIZE")
     if kind_text is None:
         if size is not None:
@@ -465,25 +477,25 @@ def _windowed(properties: Properties, columns: Iterable[Column]) -> Windowed | N
             remedy="WINDOW_TYPE='TUMBLING', for example.",
         )
     kind = WindowKind(kind_text.upper())
-    if not any(each.role is Role.KEY for each in columns):
+    if not any(column.role is Role.KEY for column in columns):
         raise SqlError(
             "Windowed sources require a key column.",
-            remedy="Declare the column that the records are keyed by as KEY or PRIMARY KEY.",
+            remedy="Declare the key of the records as KEY or PRIMARY KEY.",
         )
     if kind is WindowKind.SESSION:
         if size is not None:
             raise SqlError(
                 "'WINDOW_SIZE' should not be set for SESSION windows.",
-                remedy="A session has its end in its key: leave WINDOW_SIZE away.",
+                remedy="Leave out WINDOW_SIZE: the key of a session has its end.",
             )
-        return Windowed(kind)
+        return WindowInfo(kind)
     if size is None:
         raise SqlError(
             f"{kind} windows require 'WINDOW_SIZE' to be provided in the WITH clause. For example:"
             " 'WINDOW_SIZE'='10 SECONDS'",
             remedy="Add WINDOW_SIZE='10 SECONDS'.",
         )
-    return Windowed(kind, duration_ms(size))
+    return WindowInfo(kind, duration_ms(size))
 
 
 def duration_ms(written: str) -> int:
@@ -493,7 +505,7 @@ def duration_ms(written: str) -> int:
     if found is None or unit is None:
         raise SqlError(
             f"Invalid duration: '{written}'. Expected a number and a unit.",
-            remedy="Units are " + ", ".join(f"{each}S" for each in _UNITS_MS) + ".",
+            remedy="Units are " + ", ".join(f"{unit}S" for unit in _UNITS_MS) + ".",
         )
     return int(found[1]) * unit
 
@@ -501,7 +513,7 @@ def duration_ms(written: str) -> int:
 # -- the topic
 
 
-def _topic_wish(statement: CreateSource, name: str) -> TopicWish:
+def _topic_spec(statement: CreateSource, name: str) -> SourceTopicSpec:
     properties = statement.properties
     partitions = whole_number(properties, "PARTITIONS")
     if partitions is None or statement.read_only:
@@ -511,7 +523,7 @@ def _topic_wish(statement: CreateSource, name: str) -> TopicWish:
             " WITH clause (and optionally 'REPLICAS').",
             remedy=f"For example: WITH (KAFKA_TOPIC='{name}', PARTITIONS=1, ...)",
         )
-    return TopicWish(
+    return SourceTopicSpec(
         name,
         partitions,
         whole_number(properties, "REPLICAS"),
@@ -520,7 +532,7 @@ def _topic_wish(statement: CreateSource, name: str) -> TopicWish:
 
 
 def topic_configs(properties: Properties, kind: SourceKind, *, windowed: bool) -> dict[str, str]:
-    """Tables are changelogs, and so compacted; windows of a table pass, and are deleted too."""
+    """Topics of tables are compacted; those of windowed tables are deleted from as well."""
     retention = whole_number(properties, "RETENTION_MS")
     if kind is SourceKind.TABLE and not windowed:
         if retention is not None:
@@ -543,5 +555,5 @@ def _check_partitions(properties: Properties, name: str, there: int) -> None:
         raise SqlError(
             f"A Kafka topic with the name '{name}' already exists, with different partition/replica"
             f" configuration than required. KSQL expects {wanted} partitions (topic has {there}).",
-            remedy="Leave PARTITIONS away to use the topic as it is.",
+            remedy="Leave out PARTITIONS to use the topic as it is.",
         )

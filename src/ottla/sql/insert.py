@@ -1,4 +1,4 @@
-"""INSERT INTO ... VALUES: a row, checked, as a record of its topic."""
+"""INSERT INTO ... VALUES: turns a row into a record of its topic."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.schema_registry import RegistryError, SchemaRegistry
+from ottla.client.schema_registry import SchemaRegistry, SchemaRegistryError
 from ottla.rows.errors import SqlCode, SqlError
 from ottla.rows.formats import Encoder
 from ottla.rows.schema import DELETED, PSEUDO_COLUMNS, ROWTIME, Role
 from ottla.rows.types import BIGINT, SqlType, quoted, spark_name
-from ottla.sql.catalog import Source
+from ottla.sql.catalog import DataSource
 from ottla.sql.expressions import constant
 from ottla.sql.expressions.constants import converted
 from ottla.sql.syntax.statements import InsertValues
@@ -25,11 +25,11 @@ def _now_ms() -> int:
 
 
 class Inserts:
-    """Rows of one stream or table -> records. `now_ms` is the time of rows without ROWTIME."""
+    """Makes records of the rows of a source. `now_ms` gives the time of rows without ROWTIME."""
 
     def __init__(
         self,
-        source: Source,
+        source: DataSource,
         registry: SchemaRegistry | None = None,
         *,
         now_ms: Callable[[], int] = _now_ms,
@@ -39,10 +39,10 @@ class Inserts:
         self._check_target()
         self._encoder = Encoder(source.layout, registry)
         schema = source.schema
-        self._types: dict[str, SqlType] = {each.name: each.type for each in schema.columns}
+        self._types: dict[str, SqlType] = {column.name: column.type for column in schema.columns}
 
     def of_statement(self, statement: InsertValues) -> Record:
-        """Raises SqlError, in ksqlDB's words."""
+        """The record of a statement; SqlError with ksqlDB's messages."""
         names = self._names(statement)
         row = {
             name: constant(value, self._type_of(name))
@@ -51,12 +51,13 @@ class Inserts:
         return self.of_row(row)
 
     def of_row(self, row: Mapping[str, Any]) -> Record:
-        """Values by column name, of the types that the columns have; what is missing is NULL."""
+        """The record of a row: values of the columns' types, by column name; missing ones are
+        NULL."""
         source = self._source
         for name in row:
             self._type_of(name)
         if source.is_table:
-            missing = [each.name for each in source.schema.key if row.get(each.name) is None]
+            missing = [column.name for column in source.schema.key if row.get(column.name) is None]
             if missing:
                 raise SqlError(
                     f"Failed to insert values into '{source.name}'. Value for primary key column(s)"
@@ -67,23 +68,23 @@ class Inserts:
         whole = {**row, ROWTIME: self._now_ms() if timestamp_ms is None else timestamp_ms}
         try:
             key, value, moment = self._encoder.record({**whole, DELETED: False})
-        except RegistryError as error:
+        except SchemaRegistryError as error:
             raise SqlError(
                 f"Failed to insert values into '{source.name}'. {error}",
-                remedy="The schema registry refuses the schema of these columns: see the subject's"
+                remedy="The schema registry rejects the schema of these columns: see the subject's"
                 " versions and its compatibility level.",
             ) from None
-        except (ValueError, TypeError) as error:  # TypeError: a map has NULL for a key
+        except (ValueError, TypeError) as error:  # TypeError: a map with a NULL key
             raise SqlError(f"Failed to insert values into '{source.name}'. {error}") from None
         assert moment is not None
         if moment < 0:
-            raise SqlError(f"ROWTIME must not be below zero: {moment}")
+            raise SqlError(f"ROWTIME must not be negative: {moment}")
         return key, value, moment
 
     def _names(self, statement: InsertValues) -> Sequence[str]:
         if statement.columns:
-            for each in statement.columns:
-                self._type_of(each)
+            for column in statement.columns:
+                self._type_of(column)
             if len(statement.columns) != len(statement.values):
                 raise SqlError(
                     "Expected a value for each column."
@@ -91,15 +92,15 @@ class Inserts:
                     f" Got {len(statement.values)} values."
                 )
             return statement.columns
-        # Headers can't be written: they are not among the columns that values are for.
+        # Headers can't be written, so columns for headers get no values.
         schema = self._source.schema
-        names = [each.name for each in (*schema.key, *schema.value)]
+        names = [column.name for column in (*schema.key, *schema.value)]
         if len(names) != len(statement.values):
             raise SqlError(
                 "Expected a value for each column."
                 f" Expected Columns: [{', '.join(map(quoted, names))}]."
                 f" Got {len(statement.values)} values.",
-                remedy="Or name the columns that there are values for: INSERT INTO"
+                remedy="Or name the columns of these values: INSERT INTO"
                 f" {quoted(self._source.name)} ({', '.join(map(quoted, names[:2]))}) VALUES ...",
             )
         return names
@@ -116,10 +117,10 @@ class Inserts:
         if name in PSEUDO_COLUMNS:
             raise SqlError(
                 f"Inserting into column {spark_name(name)} is not allowed.",
-                remedy="The broker says which partition and offset a record has.",
+                remedy="The broker assigns partition and offset.",
             )
         if column is None:
-            known = ", ".join(quoted(each) for each in self._types)
+            known = ", ".join(quoted(name) for name in self._types)
             raise SqlError(
                 f"Column name {quoted(name)} does not exist.", remedy=f"There are: {known}."
             )
@@ -135,9 +136,9 @@ class Inserts:
             raise SqlError("Cannot insert values into windowed stream/table!")
 
 
-def row_of_json(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Names as in a statement, values as ksqlDB's REST writes them: as the columns have them."""
-    types = {**PSEUDO_COLUMNS, **{each.name: each.type for each in source.schema.columns}}
+def row_of_json(source: DataSource, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON row of ksqlDB's REST API as values of the columns' types; names as in a statement."""
+    types = {**PSEUDO_COLUMNS, **{column.name: column.type for column in source.schema.columns}}
     values: dict[str, Any] = {}
     for written, value in row.items():
         name = _name(written)
@@ -154,7 +155,7 @@ def row_of_json(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(written: str) -> str:
-    """As in a statement: in back quotes it counts as it is, else in upper case."""
+    """As in a statement: case-sensitive in back quotes, else upper case."""
     if len(written) > 1 and written[0] == written[-1] == "`":
         return written[1:-1]
     return written.upper()

@@ -1,4 +1,4 @@
-"""Dates and times as text: ISO 8601, from the left as much as is known, in UTC unless it says."""
+"""Parsing of dates and times: ISO 8601, possibly shortened at the end, in UTC by default."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _TIME: Final = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?")
 
 
 def timestamp_of(text: str) -> datetime:
-    """`2020`, `2020-02-03T10:11`, `2020-02-03T10:11:12.345+0100` as a moment in UTC; `T24:00` is
-    the midnight at the end of the day, as in Java."""
+    """`2020`, `2020-02-03T10:11`, `2020-02-03T10:11:12.345+0100` in UTC. `T24:00` is midnight at
+    the end of the day, as in Java."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None:
         raise SqlError(
             f"Failed to parse timestamp '{text}'",
-            remedy="It is written as 2020-02-03T10:11:12.345, with +01:00 after it if not in UTC.",
+            remedy="Write 2020-02-03T10:11:12.345, and append +01:00 if it is not in UTC.",
         )
     year, month, day, hour, minute, second, fraction, zone = found.groups()
-    ends_day = hour == DAY_END and not any(int(each or 0) for each in (minute, second, fraction))
+    ends_day = hour == DAY_END and not any(int(part or 0) for part in (minute, second, fraction))
     try:
         moment = datetime(
             int(year),
@@ -60,11 +60,11 @@ def time_of(text: str) -> time:
             return time(int(hour), int(minute), int(second or 0), _micros(fraction))
     except ValueError:
         pass
-    raise SqlError(f"Failed to parse time '{text}'", remedy="It is written as 10:11:12.345.")
+    raise SqlError(f"Failed to parse time '{text}'", remedy="Write 10:11:12.345.")
 
 
 def _micros(fraction: str | None) -> int:
-    """Milliseconds is as fine as it gets."""
+    """Truncated to milliseconds, as in ksqlDB."""
     return int((fraction or "0").ljust(9, "0")[:3]) * 1000
 
 

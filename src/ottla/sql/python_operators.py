@@ -1,7 +1,8 @@
-"""Operators of the SQL on Python's values: what Python text of an expression calls.
+"""SQL's operators on Python values, which the Python texts of expressions call.
 
-A comparison with NULL is false, arithmetic with NULL is NULL, and what fails for a row is NULL.
-Those in `MAKERS` are called once, when a text is compiled, and give the function for the rows.
+A comparison with NULL is false, arithmetic with NULL is NULL, and an error for a row gives NULL.
+Those in `PYTHON_OPERATOR_MAKERS` are called once, when a text is compiled, and return the function
+of rows.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from ottla.rows.types import Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlType
 from ottla.sql.conversions import BITS, EXACT, converter, decimal, scaled, type_of, wrapped
 
 
-class _None(dict[str, None]):
-    """A row that is not there: all of its columns are NULL."""
+class _MissingRow(dict[str, None]):
+    """The missing row of an outer join: all of its columns are NULL."""
 
     def __missing__(self, name: str) -> None:
         return None
@@ -64,11 +65,11 @@ def joined_text(one: str | None, two: str | None) -> str | None:
 
 
 def arithmetic(sign: str, type_: str) -> Callable[[Any, Any], Any]:
-    """For two numbers; `type_` is that of the result."""
+    """Arithmetic on two numbers; `type_` is the type of the result."""
     result = type_of(type_)
-    if result.kind is Kind.DOUBLE:
+    if result.kind is SqlBaseType.DOUBLE:
         return _strict(DOUBLES[sign], float)
-    if result.kind is Kind.DECIMAL:
+    if result.kind is SqlBaseType.DECIMAL:
         exact = DECIMALS[sign]
         return _strict(lambda a, b: _scaled(exact(a, b), result), Decimal)
     kind, whole = result.kind, WHOLES[sign]
@@ -86,7 +87,8 @@ def arithmetic(sign: str, type_: str) -> Callable[[Any, Any], Any]:
 
 
 def sure_arithmetic(sign: str, type_: str) -> Callable[[Any, Any], Any]:
-    """For lambdas: ArithmeticError where there is no value, so that there is none of the whole."""
+    """For lambdas: ArithmeticError instead of NULL, so that the result of the whole call is
+    NULL."""
     compute = arithmetic(sign, type_)
 
     def computed(a: Any, b: Any) -> Any:
@@ -118,9 +120,9 @@ def _scaled(number: Decimal | None, type_: SqlType) -> Decimal | None:
 
 def negative(type_: str) -> Callable[[Any], Any]:
     kind = type_of(type_).kind
-    if kind in (Kind.INTEGER, Kind.BIGINT):
+    if kind in (SqlBaseType.INTEGER, SqlBaseType.BIGINT):
         return lambda number: None if number is None else wrapped(-number, kind)
-    if kind is Kind.DECIMAL:
+    if kind is SqlBaseType.DECIMAL:
         return lambda number: None if number is None else number.copy_negate()
     return lambda number: None if number is None else -number
 
@@ -172,8 +174,8 @@ DECIMALS: Final[dict[str, Callable[[Decimal, Decimal], Decimal | None]]] = {
 
 
 def comparison(sign: str, type_: str) -> Callable[[Any, Any], bool]:
-    """Both sides are of that type, or numbers that Python compares with each other."""
-    if type_of(type_).kind is not Kind.DOUBLE:
+    """Both sides have this type, or are numbers that Python can compare."""
+    if type_of(type_).kind is not SqlBaseType.DOUBLE:
         return COMPARISONS[sign]
     compare = DOUBLE_COMPARISONS[sign]
 
@@ -191,7 +193,7 @@ def same(type_: str) -> Callable[[Any, Any], bool]:
 
 def one_of(type_: str) -> Callable[[Any, Iterable[Any]], bool]:
     equal = comparison("=", type_)
-    return lambda value, values: any(equal(value, each) for each in values)
+    return lambda value, values: any(equal(value, other) for other in values)
 
 
 COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -210,7 +212,7 @@ DOUBLE_COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">": lambda a, b: a > b or (a != a and b == b),
     ">=": lambda a, b: a >= b or a != a,
 }
-"""NaN is equal to itself and above all."""
+"""NaN is equal to itself and greater than all numbers."""
 
 
 def like(value: str | None, pattern: str | None, escape: str = "") -> bool:
@@ -224,15 +226,15 @@ def like_pattern(pattern: str, escape: str = "") -> re.Pattern[str]:
     """`%` is any text, `_` any one character."""
     parts = []
     characters = iter(pattern)
-    for each in characters:
-        if escape and each == escape:
-            parts.append(re.escape(next(characters, each)))
+    for character in characters:
+        if escape and character == escape:
+            parts.append(re.escape(next(characters, character)))
         else:
-            parts.append({"%": ".*", "_": "."}.get(each) or re.escape(each))
+            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
     return re.compile("".join(parts), re.DOTALL)
 
 
-# -- values in values
+# -- nested values
 
 
 def field(struct: dict[str, Any] | None, name: str) -> Any:
@@ -240,7 +242,7 @@ def field(struct: dict[str, Any] | None, name: str) -> Any:
 
 
 def element(values: list[Any] | None, index: int | None) -> Any:
-    """Counted from 1, or from the end."""
+    """The index counts from 1, or from the end if negative."""
     if values is None or index is None or index == 0 or abs(index) > len(values):
         return None
     return values[index - 1 if index > 0 else index]
@@ -251,7 +253,7 @@ def entry(entries: dict[Any, Any] | None, key: Any) -> Any:
 
 
 def map_of(instead: str | None, *entries: tuple[Any, Any]) -> dict[Any, Any]:
-    """`instead` of a NULL key; without one such entries are left out."""
+    """`instead` replaces a NULL key; without it such entries are left out."""
     keyed = ((instead if key is None else key, value) for key, value in entries)
     return {key: value for key, value in keyed if key is not None}
 
@@ -262,7 +264,7 @@ def epoch_ms(moment: Any) -> int | None:
     return None if moment is None else epoch_ms_of(moment)
 
 
-MAKERS: Final[dict[str, Callable[..., Any]]] = {
+PYTHON_OPERATOR_MAKERS: Final[dict[str, Callable[..., Any]]] = {
     "arithmetic": arithmetic,
     "comparison": comparison,
     "converter": converter,
@@ -273,7 +275,7 @@ MAKERS: Final[dict[str, Callable[..., Any]]] = {
     "sure_arithmetic": sure_arithmetic,
 }
 OPERATORS: Final[dict[str, Any]] = {
-    "NONE": _None(),
+    "NONE": _MissingRow(),
     "both": both,
     "either": either,
     "element": element,

@@ -1,53 +1,58 @@
-"""How types meet: which of two is the wider, and what arithmetic makes of them.
+"""Widening: the common type of two types, and the result types of arithmetic.
 
 INTEGER < BIGINT < DECIMAL < DOUBLE; an INTEGER is a DECIMAL(10, 0), a BIGINT a DECIMAL(19, 0).
-Spark holds 38 digits; where a result would need more, digits after the point go first, as in Spark.
+Spark has 38 digits. A result that would need more loses digits after the point first, as in Spark.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from ottla.rows.types import BIGINT, DOUBLE, INTEGER, Field, Kind, SqlType, decimal
+from ottla.rows.types import BIGINT, DOUBLE, INTEGER, SqlBaseType, SqlField, SqlType, decimal
 
-RANKS: Final = {Kind.INTEGER: 0, Kind.BIGINT: 1, Kind.DECIMAL: 2, Kind.DOUBLE: 3}
+RANKS: Final = {
+    SqlBaseType.INTEGER: 0,
+    SqlBaseType.BIGINT: 1,
+    SqlBaseType.DECIMAL: 2,
+    SqlBaseType.DOUBLE: 3,
+}
 DIGITS_MAX: Final = 38
 SCALE_KEPT: Final = 6
 
 
-def distance(from_: Kind, to: Kind) -> int:
-    """How many steps wider; below zero where it would be narrower."""
+def widening_distance(from_: SqlBaseType, to: SqlBaseType) -> int:
+    """The number of steps to the wider type; negative if `to` is narrower."""
     return RANKS[to] - RANKS[from_]
 
 
 def decimal_of(type_: SqlType) -> SqlType:
     """The DECIMAL that holds every value of an INTEGER, BIGINT or DECIMAL."""
-    if type_.kind is Kind.INTEGER:
+    if type_.kind is SqlBaseType.INTEGER:
         return decimal(10, 0)
-    return decimal(19, 0) if type_.kind is Kind.BIGINT else type_
+    return decimal(19, 0) if type_.kind is SqlBaseType.BIGINT else type_
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType | None:
-    """The narrowest type that both can be read as; None if there is none."""
+    """The narrowest type that both can be converted to; None if there is none."""
     if left == right:
         return left
     if left.is_number and right.is_number:
         return _common_number(left, right)
     if left.kind is not right.kind:
         return None
-    if left.kind is Kind.STRUCT:
+    if left.kind is SqlBaseType.STRUCT:
         return _common_struct(left, right)
     if left.element is None or right.element is None:
         return None
     element = common_type(left.element, right.element)
     key = common_type(left.key, right.key) if left.key and right.key else None
-    if element is None or (left.kind is Kind.MAP and key is None):
+    if element is None or (left.kind is SqlBaseType.MAP and key is None):
         return None
     return SqlType(left.kind, key=key, element=element)
 
 
 def can_widen(from_: SqlType, to: SqlType) -> bool:
-    """Whether a value of the one may stand where the other is wanted, without CAST."""
+    """True if a value of type `from_` can be used as a `to` without CAST."""
     if from_ == to:
         return True
     if from_.is_number and to.is_number:
@@ -58,30 +63,40 @@ def can_widen(from_: SqlType, to: SqlType) -> bool:
 
 def _common_number(left: SqlType, right: SqlType) -> SqlType:
     wider = max(left.kind, right.kind, key=RANKS.__getitem__)
-    if wider is not Kind.DECIMAL:
-        return {Kind.INTEGER: INTEGER, Kind.BIGINT: BIGINT, Kind.DOUBLE: DOUBLE}[wider]
+    if wider is not SqlBaseType.DECIMAL:
+        return {
+            SqlBaseType.INTEGER: INTEGER,
+            SqlBaseType.BIGINT: BIGINT,
+            SqlBaseType.DOUBLE: DOUBLE,
+        }[wider]
     one, two = decimal_of(left), decimal_of(right)
     scale = max(one.scale, two.scale)
     return fitted(max(one.precision - one.scale, two.precision - two.scale) + scale, scale)
 
 
 def _common_struct(left: SqlType, right: SqlType) -> SqlType | None:
-    """Fields that both have must meet; those of only one are kept."""
-    fields = {each.name: each.type for each in left.fields}
-    for each in right.fields:
-        known = fields.get(each.name)
-        meeting = common_type(known, each.type) if known else each.type
+    """Fields of both must have a common type; fields of only one are kept."""
+    fields = {field.name: field.type for field in left.fields}
+    for field in right.fields:
+        known = fields.get(field.name)
+        meeting = common_type(known, field.type) if known else field.type
         if meeting is None:
             return None
-        fields[each.name] = meeting
-    return SqlType(Kind.STRUCT, fields=tuple(Field(name, each) for name, each in fields.items()))
+        fields[field.name] = meeting
+    return SqlType(
+        SqlBaseType.STRUCT, fields=tuple(SqlField(name, type_) for name, type_ in fields.items())
+    )
 
 
 def arithmetic_type(operator: str, left: SqlType, right: SqlType) -> SqlType:
     """The type of `left operator right`, for two numbers."""
     wider = max(left.kind, right.kind, key=RANKS.__getitem__)
-    if wider is not Kind.DECIMAL:
-        return {Kind.INTEGER: INTEGER, Kind.BIGINT: BIGINT, Kind.DOUBLE: DOUBLE}[wider]
+    if wider is not SqlBaseType.DECIMAL:
+        return {
+            SqlBaseType.INTEGER: INTEGER,
+            SqlBaseType.BIGINT: BIGINT,
+            SqlBaseType.DOUBLE: DOUBLE,
+        }[wider]
     one, two = decimal_of(left), decimal_of(right)
     before = max(one.precision - one.scale, two.precision - two.scale)
     if operator in "+-":

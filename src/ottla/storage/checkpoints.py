@@ -1,6 +1,6 @@
 """The small text files of a log directory, in Kafka's formats.
 
-    recovery-point-offset-checkpoint   per partition: all before this offset is on the disk
+    recovery-point-offset-checkpoint   per partition: everything below this offset is on the disk
     log-start-offset-checkpoint        per partition: the log starts here, inside a segment
     replication-offset-checkpoint      per partition: the high watermark
     cleaner-offset-checkpoint          per partition: compacted up to here
@@ -9,8 +9,8 @@
     meta.properties                    which cluster and which broker the directory belongs to
     .kafka_cleanshutdown               everything was written before the process ended
 
-A checkpoint is a version (0), a count and so many lines. A file that does not read so, because a
-byte of it flipped or its end is missing, raises `DamagedError`: the caller can do without it.
+A checkpoint is a version (0), a count, and that many lines. Any other file raises `DamagedError`,
+and the caller does without it: a bit may have flipped, or the end may be missing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TopicPartition = tuple[str, int]
 
 
 class DamagedError(Exception):
-    """A file's bytes are not what was once written."""
+    """A file does not contain the bytes that were written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class MetaProperties:
     directory_id: str | None = None
 
 
-def write_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+def write_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     return _write_lines(
         [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     )
 
 
-def read_offsets(data: bytes) -> dict[TopicPartition, int]:
+def read_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     for line in _read_lines(data):
         fields = line.split()
@@ -66,11 +66,11 @@ def read_offsets(data: bytes) -> dict[TopicPartition, int]:
     return offsets
 
 
-def write_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:
+def write_epoch_checkpoint(epochs: Sequence[tuple[int, int]]) -> bytes:
     return _write_lines([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
 
 
-def read_epochs(data: bytes) -> list[tuple[int, int]]:
+def read_epoch_checkpoint(data: bytes) -> list[tuple[int, int]]:
     """(epoch, start offset), which must both rise from line to line."""
     epochs: list[tuple[int, int]] = []
     for line in _read_lines(data):
@@ -97,7 +97,7 @@ def read_partition_metadata(data: bytes) -> bytes:
             raise DamagedError(f"{line!r} is not a name and a value")
         fields[name] = value
     if fields.get("version") != str(VERSION) or "topic_id" not in fields:
-        raise DamagedError("no version 0 with a topic_id")
+        raise DamagedError("not version 0 with a topic_id")
     return uuid_bytes(fields["topic_id"])
 
 
@@ -111,7 +111,7 @@ def write_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def read_meta_properties(data: bytes) -> MetaProperties:
-    """Version 1, and version 0 of the days of ZooKeeper, which says broker.id for node.id."""
+    """Reads version 1, and version 0 from ZooKeeper days, which says broker.id for node.id."""
     fields = {}
     for line in _text(data).splitlines():
         line = line.strip()
@@ -135,7 +135,7 @@ def write_clean_shutdown(broker_epoch: int = -1) -> bytes:
 
 
 def random_uuid() -> bytes:
-    """A UUID of version 4. Kafka's tools take a leading dash for an option, so none begins so."""
+    """A UUID of version 4 whose text has no leading dash: Kafka's tools take that for an option."""
     while True:
         uuid = bytearray(os.urandom(16))
         uuid[6] = uuid[6] & 0x0F | 0x40
@@ -164,7 +164,7 @@ def _write_lines(lines: list[str]) -> bytes:
 
 
 def _read_lines(data: bytes) -> list[str]:
-    """An empty file is one that was created and never written: it holds nothing."""
+    """An empty file was created and never written: it has no lines."""
     if not data:
         return []
     text = _text(data)

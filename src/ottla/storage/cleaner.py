@@ -1,14 +1,15 @@
-"""Which log is to be cleaned next, and how far (KIP-58, KIP-354).
+"""Which log to clean next, and how far (KIP-58, KIP-354).
 
-    clean   up to the first dirty offset: a key has one record at most
-    dirty   from there on, as far as it may be cleaned:
-            closed segments only, nothing beyond the last stable offset, and nothing younger than
-            min.compaction.lag.ms
+    clean    up to the first dirty offset; a key has at most one record there
+    dirty    from there on, as far as it may be cleaned: closed segments only, nothing beyond the
+             last stable offset, nothing younger than min.compaction.lag.ms
 
-The log whose dirty part is the largest share of both goes first, if that share is above its
-min.cleanable.dirty.ratio, or if its oldest dirty record has waited for max.compaction.lag.ms.
+The log with the largest dirty ratio, dirty bytes by all cleanable bytes, goes first. Its ratio must
+be above min.cleanable.dirty.ratio, unless its oldest dirty record is older than
+max.compaction.lag.ms.
 
-All of this belongs to the loop's thread. The cleaning itself does not: see `cleaner_work`.
+This is the loop's thread's part. The cleaning itself runs in another process: see
+`segment_cleaner`.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from dataclasses import dataclass
 from ottla.errors import KafkaError
 from ottla.storage import swap
 from ottla.storage.checkpoints import DamagedError
-from ottla.storage.cleaner_plan import Cleaned, Finished, Plan, Source
+from ottla.storage.cleaner_plan import CleanedSegment, CleanerPlan, CleanerStats, SourceSegment
 from ottla.storage.log import Log
 from ottla.storage.log_config import COMPACT, LONG_MAX
-from ottla.storage.segment import Segment, file_name
+from ottla.storage.log_segment import LogSegment, file_name
 
 _log = logging.getLogger("ottla.storage.cleaner")
 
-StableOffset = Callable[[Log], int]  # the last stable offset of a log, -1 if it has no leader
+StableOffset = Callable[[Log], int]  # the last stable offset of a log; -1 if it has no leader
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What one cleaning may use: the log.cleaner settings, for one of log.cleaner.threads."""
+class CleanerConfig:
+    """The log.cleaner.* settings, as the share of one of log.cleaner.threads."""
 
     table_size: int  # log.cleaner.dedupe.buffer.size * log.cleaner.io.buffer.load.factor
     buffer_size: int  # log.cleaner.io.buffer.size
@@ -41,12 +42,12 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Dirt:
+class LogToClean:
     """How dirty a log is."""
 
     log: Log
     first_dirty_offset: int
-    end_offset: int  # the first that may not be cleaned: where a segment begins
+    end_offset: int  # the first offset that may not be cleaned: the base offset of a segment
     clean_size: int
     dirty_size: int
     overdue: bool  # max.compaction.lag.ms
@@ -62,25 +63,30 @@ class Dirt:
         return self.overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-class Task:
-    """One log that is being cleaned, from the plan to the last swap."""
+class CleanerTask:
+    """The cleaning of one log, from the plan to the last swap."""
 
-    def __init__(self, dirt: Dirt, plan: Plan, segments: list[Segment]) -> None:
-        self.log = dirt.log
+    def __init__(
+        self, candidate: LogToClean, plan: CleanerPlan, segments: list[LogSegment]
+    ) -> None:
+        self.log = candidate.log
         self.plan = plan
         self._segments = {segment.base_offset: segment for segment in segments}
-        self._generation = dirt.log.generation
+        self._generation = candidate.log.generation
         self._whole = True  # every group was swapped in
 
     @property
     def has_lost_sources(self) -> bool:
-        """Retention or DeleteRecords took segments that were still to be read: no damage."""
-        kept = set(self.log.segments)
-        return any(segment not in kept for segment in self._segments.values())
+        """True if retention or DeleteRecords deleted segments that were still to be read.
+
+        A failure to read them is then no damage.
+        """
+        present = set(self.log.segments)
+        return any(segment not in present for segment in self._segments.values())
 
     @property
     def is_void(self) -> bool:
-        """The log was cut, closed or deleted, or is no longer compacted."""
+        """True if the log was truncated, closed or deleted, or is no longer compacted."""
         log = self.log
         return (
             log.closed
@@ -89,11 +95,11 @@ class Task:
             or COMPACT not in log.config.cleanup_policy
         )
 
-    def swap(self, cleaned: Cleaned, now_ms: int) -> None:
-        """A group is done: it takes the place of its sources, if these are still what they were.
+    def swap(self, cleaned: CleanedSegment, now_ms: int) -> None:
+        """Swap in the segment of a group, if its sources have not changed.
 
-        None does behind one that could not: it may lack a tombstone, for which that one still has
-        the value that was deleted.
+        After a group that can't be swapped in, no later one is: its segment may lack a tombstone
+        whose deleted value is still in the sources of the earlier group.
         """
         sources = [self._segments[base] for base in cleaned.base_offsets]
         if not self._whole or self.is_void or not self.log.swap_in(cleaned, sources, now_ms):
@@ -103,34 +109,37 @@ class Task:
             del self._segments[base]
 
     def discard(self) -> None:
-        """Remove what was made and not swapped in, once nobody writes to it any more.
+        """Delete the files that were not swapped in, once the process no longer writes to them.
 
-        At the next start it would be taken for a swap that has just begun, and those behind it
-        for undecided. Where one has stopped halfway nothing is touched: that start needs it all.
+        The next start takes a `.cleaned` file for a swap that was not decided, and would undo swaps
+        of later segments with it. If a swap has stopped halfway, nothing is deleted, because that
+        start needs all the files.
         """
         if not self.log.dir.offline:
             with contextlib.suppress(OSError):
                 for base in self._segments:
                     swap.discard(self.log.dir.files, f"{self.log.path}/{file_name(base)}")
 
-    def finish(self, finished: Finished) -> None:
-        """All groups are done. What was not swapped in stays dirty."""
+    def finish(self, stats: CleanerStats) -> None:
+        """End the cleaning. What was not swapped in stays dirty."""
         if self._whole and not self.is_void:
-            self.log.first_dirty_offset = finished.end_offset
-        _say(self.log, finished, self._whole)
+            self.log.cleaned(stats.end_offset)
+        _log_stats(self.log, stats, self._whole)
 
 
 class Cleaner:
-    """Chooses among the logs, and knows which are under way and which cannot be cleaned."""
+    """Chooses the next log, and knows which logs are being cleaned and which are uncleanable."""
 
     def __init__(self, stable_offset: StableOffset) -> None:
         self._stable_offset = stable_offset
         self._busy: list[Log] = []
         self.uncleanable: dict[Log, str] = {}
 
-    def next_task(self, logs: Iterable[Log], limits: Limits, now_ms: int) -> Task | None:
-        """The filthiest log; None if none is dirty enough."""
-        best: Dirt | None = None
+    def next_task(
+        self, logs: Iterable[Log], limits: CleanerConfig, now_ms: int
+    ) -> CleanerTask | None:
+        """The cleaning of the log with the largest dirty ratio; None if none is dirty enough."""
+        best: LogToClean | None = None
         for log in logs:
             if (
                 COMPACT not in log.config.cleanup_policy
@@ -139,7 +148,7 @@ class Cleaner:
                 or log in self.uncleanable
             ):
                 continue
-            found = self._look(log, now_ms)
+            found = self._measure_dirt(log, now_ms)
             if found is not None and found.is_due and (best is None or found.ratio > best.ratio):
                 best = found
         if best is None:
@@ -147,34 +156,37 @@ class Cleaner:
         try:
             task = make_task(best, limits, now_ms)
         except (KafkaError, DamagedError, OSError) as error:
-            self.give_up(best.log, str(error))
+            self.mark_uncleanable(best.log, str(error))
             return None
         self._busy.append(best.log)
         return task
 
-    def _look(self, log: Log, now_ms: int) -> Dirt | None:
+    def _measure_dirt(self, log: Log, now_ms: int) -> LogToClean | None:
         try:
-            return look(log, self._stable_offset(log), now_ms)
+            return measure_dirt(log, self._stable_offset(log), now_ms)
         except (KafkaError, DamagedError, OSError) as error:
-            self.give_up(log, str(error))
+            self.mark_uncleanable(log, str(error))
             return None
 
-    def end(self, task: Task) -> None:
+    def end(self, task: CleanerTask) -> None:
         self._busy.remove(task.log)
 
-    def give_up(self, log: Log, why: str) -> None:
-        """Said once; it is not tried again before the next start."""
-        for gone in [each for each in self.uncleanable if each.closed]:
-            del self.uncleanable[gone]
+    def mark_uncleanable(self, log: Log, why: str) -> None:
+        """Mark a log as uncleanable until the next start.
+
+        Cleaning it again would read all of it, only to fail at the same batch.
+        """
+        for closed in [other for other in self.uncleanable if other.closed]:
+            del self.uncleanable[closed]
         self.uncleanable[log] = why
-        _log.error("%s cannot be cleaned, and is left as it is: %s", log.name, why)
+        _log.error("Marking %s as uncleanable, leaving it unchanged: %s", log.name, why)
 
 
-def look(log: Log, stable_offset: int, now_ms: int) -> Dirt:
-    """How dirty a log is now."""
+def measure_dirt(log: Log, stable_offset: int, now_ms: int) -> LogToClean:
+    """How dirty a log is now; `end_offset` is as far as it may be cleaned."""
     first_dirty = log.first_dirty_offset
     if not log.segments.first_offset <= first_dirty <= log.end_offset:
-        first_dirty = log.segments.first_offset
+        first_dirty = log.segments.first_offset  # retention or a truncation has passed it
     config = log.config
     segments = log.segments
     end_offset = segments.first_offset
@@ -184,7 +196,7 @@ def look(log: Log, stable_offset: int, now_ms: int) -> Dirt:
         segment = segments[slot]
         segment_end = segments.end_of(slot, log.end_offset)
         dirty = segment_end > first_dirty
-        if segment_end > stable_offset:
+        if segment_end > stable_offset:  # an open transaction may still commit or abort
             break
         if (
             dirty
@@ -200,22 +212,22 @@ def look(log: Log, stable_offset: int, now_ms: int) -> Dirt:
         if segment.base_offset < first_dirty:
             clean_size += segment.size
     overdue = 0 <= oldest < now_ms - config.max_compaction_lag_ms
-    return Dirt(log, first_dirty, end_offset, clean_size, dirty_size, overdue)
+    return LogToClean(log, first_dirty, end_offset, clean_size, dirty_size, overdue)
 
 
-def make_task(dirt: Dirt, limits: Limits, now_ms: int) -> Task:
-    log = dirt.log
+def make_task(candidate: LogToClean, limits: CleanerConfig, now_ms: int) -> CleanerTask:
+    log = candidate.log
     config = log.config
     segments = log.segments
     chosen = []
     sources = []
     for slot in range(len(segments) - 1):
         segment = segments[slot]
-        if segment.base_offset >= dirt.end_offset:
+        if segment.base_offset >= candidate.end_offset:
             break
         chosen.append(segment)
         sources.append(
-            Source(
+            SourceSegment(
                 base_offset=segment.base_offset,
                 end_offset=segments.end_of(slot, log.end_offset),
                 size=segment.size,
@@ -223,13 +235,16 @@ def make_task(dirt: Dirt, limits: Limits, now_ms: int) -> Task:
                 time_index_size=segment.time_index.file.written,
             )
         )
-    plan = Plan(
+    plan = CleanerPlan(
         path=log.path,
         sources=sources,
-        first_dirty_offset=dirt.first_dirty_offset,
-        end_offset=dirt.end_offset,
-        aborted=log.aborted_transactions(segments.first_offset, dirt.end_offset),
-        producers={each.producer_id: (each.last_offset, each.epoch) for each in log.producers()},
+        first_dirty_offset=candidate.first_dirty_offset,
+        end_offset=candidate.end_offset,
+        aborted=log.aborted_transactions(segments.first_offset, candidate.end_offset),
+        producers={
+            producer.producer_id: (producer.last_offset, producer.epoch)
+            for producer in log.producers()
+        },
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,
@@ -239,28 +254,27 @@ def make_task(dirt: Dirt, limits: Limits, now_ms: int) -> Task:
         buffer_size=limits.buffer_size,
         bytes_per_second=limits.bytes_per_second,
     )
-    return Task(dirt, plan, chosen)
+    return CleanerTask(candidate, plan, chosen)
 
 
-def _say(log: Log, finished: Finished, whole: bool) -> None:
+def _log_stats(log: Log, stats: CleanerStats, whole: bool) -> None:
     if not whole:
-        _log.info("%s was changed while it was cleaned; what was not swapped in is left", log.name)
+        _log.info("%s changed while it was cleaned; the rest stays dirty", log.name)
     _log.info(
-        "%s cleaned up to offset %d: %d of %d records kept, %d bytes read, %d written, %d keys, "
+        "Cleaned %s up to offset %d: %d of %d records kept, %d bytes read, %d written, %d keys, "
         "%.1f s",
         log.name,
-        finished.end_offset,
-        finished.records_kept,
-        finished.records_read,
-        finished.bytes_read,
-        finished.bytes_written,
-        finished.key_count,
-        finished.seconds,
+        stats.end_offset,
+        stats.records_kept,
+        stats.records_read,
+        stats.bytes_read,
+        stats.bytes_written,
+        stats.key_count,
+        stats.seconds,
     )
-    if finished.records_without_key:
+    if stats.records_without_key:
         _log.warning(
-            "%s: %d records without a key were dropped; they were written before the topic was "
-            "compacted",
+            "%s: removed %d records without a key, written before the topic was compacted",
             log.name,
-            finished.records_without_key,
+            stats.records_without_key,
         )

@@ -1,7 +1,7 @@
-"""What the cleaner's process is told, and what it answers: one line of JSON each.
+"""What the cleaner's process gets and what it reports: one line of JSON each.
 
-It gets paths, sizes and offsets, never a log; it writes `.cleaned` files and nothing else. The
-loop's thread alone puts them in the place of others.
+It gets paths, sizes and offsets, never a log, and it writes only `.cleaned` files. Only the loop's
+thread swaps them in, because only there does the log stand still.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.transaction_index import AbortedTransaction
 
 CLEANED_SUFFIX = ".cleaned"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A segment that is closed."""
+class SourceSegment:
+    """A closed segment to read."""
 
     base_offset: int
     end_offset: int  # where the next one begins
@@ -27,11 +27,11 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """One log that is to be cleaned."""
+class CleanerPlan:
+    """One log to clean."""
 
     path: str
-    sources: list[Source]  # all that are closed and may be cleaned, dirty or not
+    sources: list[SourceSegment]  # all closed segments that may be cleaned, dirty or not
     first_dirty_offset: int
     end_offset: int  # the first offset that may not be cleaned
     aborted: list[AbortedTransaction]
@@ -42,16 +42,16 @@ class Plan:
     segment_index_bytes: int
     index_interval_bytes: int
     table_size: int  # bytes for the table of keys
-    buffer_size: int  # read and written at once
-    bytes_per_second: float | None  # None: as fast as it goes
+    buffer_size: int  # bytes per read and per write
+    bytes_per_second: float | None  # None: no limit
 
     def write(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
-    """Some segments have become one, whose files end in `.cleaned` and are on the disk."""
+class CleanedSegment:
+    """One segment made of several; its files end in `.cleaned` and are synced."""
 
     base_offsets: list[int]  # of the sources; the first one is that of the new segment
     size: int
@@ -61,12 +61,12 @@ class Cleaned:
 
 
 @dataclass(slots=True)
-class Finished:
-    """The whole log is done; or it was found to be damaged, and is not."""
+class CleanerStats:
+    """The end of a cleaning: what it did, or why it failed."""
 
     end_offset: int = -1  # cleaned up to here
     failure: str = ""
-    passing: bool = False  # no room, or the like: it may work another time
+    passing: bool = False  # the failure is a full disk or the like: a later try may succeed
     seconds: float = 0.0
     key_count: int = 0
     bytes_read: int = 0
@@ -77,28 +77,28 @@ class Finished:
 
 
 @dataclass(slots=True)
-class Answer:
-    """One line of the process: either of the two."""
+class CleanerReport:
+    """One line from the process: a cleaned segment, or the end."""
 
-    cleaned: Cleaned | None = None
-    finished: Finished | None = field(default=None)
+    cleaned: CleanedSegment | None = None
+    finished: CleanerStats | None = field(default=None)
 
     def write(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
-def read_plan(line: bytes) -> Plan:
+def read_plan(line: bytes) -> CleanerPlan:
     fields: dict[str, Any] = json.loads(line)
-    fields["sources"] = [Source(**each) for each in fields["sources"]]
-    fields["aborted"] = [AbortedTransaction(*each) for each in fields["aborted"]]
+    fields["sources"] = [SourceSegment(**source) for source in fields["sources"]]
+    fields["aborted"] = [AbortedTransaction(*aborted) for aborted in fields["aborted"]]
     fields["producers"] = {int(key): tuple(last) for key, last in fields["producers"].items()}
-    return Plan(**fields)
+    return CleanerPlan(**fields)
 
 
-def read_answer(line: bytes) -> Answer:
+def read_report(line: bytes) -> CleanerReport:
     fields: dict[str, Any] = json.loads(line)
     cleaned, finished = fields["cleaned"], fields["finished"]
-    return Answer(
-        cleaned=None if cleaned is None else Cleaned(**cleaned),
-        finished=None if finished is None else Finished(**finished),
+    return CleanerReport(
+        cleaned=None if cleaned is None else CleanedSegment(**cleaned),
+        finished=None if finished is None else CleanerStats(**finished),
     )

@@ -1,7 +1,8 @@
-"""What `kafka-dump-log` shows of a log's files, in Kafka's words.
+"""The contents of a log's files as `kafka-dump-log` prints them.
 
-`lines` is all of it, line by line; the functions below it give the same as values. Files are read
-as they are, of a broker that runs or of one that will never run again: what is damaged is named.
+`dump_lines` prints a whole file, line by line; the functions below it return the same as values.
+The broker may be running, or be unable to start: files are read as they are, and damage is
+reported.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from ottla.records.checksum import crc32c
 from ottla.records.control import read_marker
 from ottla.records.record import Record, read_records
 from ottla.storage import scan
-from ottla.storage.aborted import VERSION, AbortedTransaction, read_aborted
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.files import DiskFiles, Files
 from ottla.storage.index import (
@@ -26,22 +26,23 @@ from ottla.storage.index import (
     OffsetIndex,
     TimeIndex,
 )
-from ottla.storage.producers import Producer
-from ottla.storage.segment import (
+from ottla.storage.log_segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from ottla.storage.producers import ProducerStateEntry
 from ottla.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from ottla.storage.snapshots import read_snapshot
+from ottla.storage.transaction_index import VERSION, AbortedTransaction, read_aborted
 
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 SIZE_MAX = (1 << 31) - 1  # --max-bytes
 
 
 class DumpedBatch(NamedTuple):
-    """A batch where it stands in its file; `header.position` is 0, that of `data`."""
+    """A batch and its position in the file; `header.position` is 0, its position in `data`."""
 
     position: int
     header: BatchHeader
@@ -59,10 +60,10 @@ class UnknownFileError(Exception):
     """Not one of the files of a log."""
 
 
-def lines(
+def dump_lines(
     path: str, *, records: bool = False, contents: bool = False, size_max: int = SIZE_MAX
 ) -> Iterator[str]:
-    """All of one file. DamagedError for an index or a snapshot that is none."""
+    """Dump one file. DamagedError if an index or a snapshot does not read as one."""
     suffix = os.path.splitext(path)[1]
     yield f"Dumping {path}"
     if suffix == LOG_SUFFIX:
@@ -104,7 +105,7 @@ def base_offset_of(path: str) -> int:
 def batches(
     path: str, *, size_max: int = SIZE_MAX, files: Files | None = None
 ) -> Iterator[DumpedBatch]:
-    """The batches of a .log, whether their checksums are right or not."""
+    """The batches of a .log file, whether their checksums are right or not."""
     file = (files or DiskFiles()).open(path, read_only=True)
     for header in scan.headers(file, 0, min(file.size(), size_max)):
         position = header.position
@@ -131,7 +132,7 @@ def aborted_transactions(path: str, *, files: Files | None = None) -> list[Abort
     return read_aborted((files or DiskFiles()).read(path))
 
 
-def producers(path: str, *, files: Files | None = None) -> list[Producer]:
+def producers(path: str, *, files: Files | None = None) -> list[ProducerStateEntry]:
     return read_snapshot((files or DiskFiles()).read(path))
 
 
@@ -197,7 +198,7 @@ def aborted_line(aborted: AbortedTransaction) -> str:
     )
 
 
-def producer_line(producer: Producer) -> str:
+def producer_line(producer: ProducerStateEntry) -> str:
     open_at = producer.transaction_offset
     line = (
         f"producerId: {producer.producer_id} producerEpoch: {producer.epoch} "

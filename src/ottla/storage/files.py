@@ -1,8 +1,8 @@
 """The seam to the disk: everything that storage asks of an operating system.
 
-`DiskFiles` is the real one; `ottla.testing.memory_files` has one in memory, which can be told to
-fail. A file stays open for as long as somebody holds it: closing is dropping the last reference, so
-that a fetch under way keeps the descriptor of a segment which retention has just removed.
+`DiskFiles` is the real one; `ottla.testing.memory_files` has one in memory whose calls can be made
+to fail. A file is closed when the last reference to it is dropped, so that a fetch under way keeps
+the descriptor of a segment that retention has just deleted.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple, Protocol
 
 Data = bytes | bytearray | memoryview
 
-# The disk has no room, or the process no descriptors: what is there is sound, and a later try may
-# succeed. Any other error of the operating system takes the whole directory out of use.
+# The disk has no room, or the process no descriptors: the files are sound, and a later call may
+# succeed. Any other error takes the whole directory offline.
 PASSING_ERRNOS = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 )
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """One name in a directory."""
 
     name: str
@@ -61,9 +61,9 @@ class Files(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def replace(self, path: str, data: Data, *, sync: bool) -> None:
-        """All of `data` at `path`, or what was there before: never a part."""
+        """Replace a file atomically: a crash leaves all of `data`, or the old content."""
 
-    def entries(self, path: str) -> list[Entry]: ...
+    def entries(self, path: str) -> list[DirectoryEntry]: ...
 
     def exists(self, path: str) -> bool: ...
 
@@ -74,24 +74,24 @@ class Files(Protocol):
     def rename(self, source: str, target: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Removes a file; one that is not there is removed already."""
+        """Delete a file; it is not an error if it does not exist."""
 
     def remove_tree(self, path: str) -> None: ...
 
     def make_dir(self, path: str) -> None: ...
 
     def sync(self, path: str) -> None:
-        """A file's bytes, or a directory's names, onto the disk."""
+        """Sync a file's bytes, or a directory's names, to the disk."""
 
     def space(self, path: str) -> tuple[int, int]:
-        """Bytes in all, and bytes that are free."""
+        """Total bytes and free bytes of the volume."""
 
     def lock(self, path: str) -> Lock:
-        """LockedError if somebody else has it."""
+        """LockedError if another process has it."""
 
 
 class DiskFile:
-    """A descriptor that is closed when nobody holds it any more."""
+    """A descriptor that is closed with the last reference to it."""
 
     __slots__ = ("_fd", "path")
 
@@ -125,7 +125,7 @@ class DiskFile:
 
 
 class DiskLock:
-    """Two locks on one file: flock keeps out our own kind, lockf (POSIX) a Java broker."""
+    """Two locks on one file: flock keeps out another Ottla, lockf (POSIX) a Java broker."""
 
     __slots__ = ("_fd",)
 
@@ -167,29 +167,30 @@ class DiskFiles:
             os.close(fd)
 
     def replace(self, path: str, data: Data, *, sync: bool) -> None:
-        # Kafka names the file in the making `.tmp` too, and neither reads it at the next start.
-        making = path + ".tmp"
-        file = self.open(making, create=True)
+        # The suffix is Kafka's, and neither broker reads such a file at its next start. The data is
+        # synced before the rename: else a power cut could leave the new name with no bytes.
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
         try:
             if file.pwrite(data, 0) != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), making)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
             if sync:
                 file.sync()
-            os.replace(making, path)
+            os.replace(temporary, path)
         except OSError:
-            self.remove(making)
+            self.remove(temporary)
             raise
         if sync:
             self.sync(os.path.dirname(path))
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[DirectoryEntry]:
         found = []
         with os.scandir(path) as names:
             for name in names:
                 if name.is_dir(follow_symlinks=False):
-                    found.append(Entry(name.name, 0, True))
+                    found.append(DirectoryEntry(name.name, 0, True))
                 else:
-                    found.append(Entry(name.name, name.stat().st_size, False))
+                    found.append(DirectoryEntry(name.name, name.stat().st_size, False))
         return found
 
     def exists(self, path: str) -> bool:

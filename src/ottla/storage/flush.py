@@ -1,7 +1,8 @@
-"""Onto the disk, without stopping the event loop.
+"""Flushing a log without stopping the event loop.
 
-The loop's thread makes a job, a helper thread runs it, the loop's thread then says `done`: only now
-does the recovery point move. The job holds open files and paths, and never asks the log anything.
+The loop's thread makes a job, a helper thread runs it, and the loop's thread calls `done`. Only
+then does the recovery point move, because a recovery trusts everything below it. A running job has
+open files and paths, and never touches the log.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.storage import checkpoints
-from ottla.storage.directory import LogDir
 from ottla.storage.files import File
-from ottla.storage.segment import (
+from ottla.storage.log_dir import LogDir
+from ottla.storage.log_segment import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -21,11 +22,11 @@ from ottla.storage.segment import (
 if TYPE_CHECKING:
     from ottla.storage.log import Log
 
-SEGMENTS_MAX = 16  # in one job: each is a file held open
+SEGMENTS_MAX = 16  # in one job: each keeps a file open
 
 
 class FlushJob:
-    """Some segments of one log, from its recovery point on."""
+    """A flush of some segments of one log, from its recovery point on."""
 
     __slots__ = ("_files", "_generation", "_log", "_now_ms", "_paths", "_segments", "end_offset")
 
@@ -42,7 +43,7 @@ class FlushJob:
             if segment.base_offset >= end_offset:
                 break
             if len(self._segments) == SEGMENTS_MAX:
-                end_offset = segment.base_offset
+                end_offset = segment.base_offset  # the next job flushes the rest
                 break
             segment.save_indexes()
             self._segments.append(segment.open_file())
@@ -68,28 +69,32 @@ class FlushJob:
         return self._log.dir
 
     def run(self) -> None:
-        """In any thread. The data first, then what leads to it, then the names of the files."""
+        """In any thread: sync the data first, then the indexes, then the directories.
+
+        A crash in between then leaves at worst an index that lacks entries, never one that leads
+        to batches which are not there.
+        """
         for file in self._segments:
             file.sync()
         for path in self._paths:
             try:
                 self._files.sync(path)
             except FileNotFoundError:
-                continue  # removed in the meantime, or never written
+                continue  # deleted meanwhile, or never written
 
     def done(self, error: OSError | None = None) -> None:
-        """In the loop's thread, with the error that `run` raised if it did."""
+        """In the loop's thread, with the OSError that `run` raised, if any."""
         log = self._log
         if error is not None:
             log.dir.has_new_names = True
             log.dir.failed(error, f"{log.name}: flush")
-        elif log.generation == self._generation:
-            log.recovery_point = max(log.recovery_point, self.end_offset)
-            log.flushed_ms = self._now_ms
+        elif log.generation == self._generation:  # else these bytes may have been cut off since
+            assert self.end_offset <= log.end_offset  # it falls by truncation only
+            log.flushed(self.end_offset, self._now_ms)
 
 
 def flush(log: Log, now_ms: int) -> None:
-    """Everything onto the disk before this returns."""
+    """Sync everything to the disk before this returns."""
     while log.recovery_point < log.end_offset:
         save_epochs(log)
         job = FlushJob(log, log.end_offset, now_ms)
@@ -99,17 +104,17 @@ def flush(log: Log, now_ms: int) -> None:
 
 def save_epochs(log: Log) -> None:
     if log.epochs.dirty:
-        data = checkpoints.write_epochs(log.epochs.entries())
+        data = checkpoints.write_epoch_checkpoint(log.epochs.entries())
         log.dir.files.replace(f"{log.path}/{checkpoints.LEADER_EPOCHS}", data, sync=False)
-        log.epochs.dirty = False
+        log.epochs.saved()
 
 
 def save(log: Log) -> None:
-    """All that the next start needs to trust what it finds: indexes, epochs, a snapshot."""
+    """Write what the next start needs to skip the scan: indexes, epochs, a snapshot."""
     segments = log.segments
     for slot in range(segments.slot(log.recovery_point), len(segments)):
         segment = segments[slot]
-        if segment.max_timestamp != UNKNOWN:  # else nobody has touched it since the start
+        if segment.max_timestamp != UNKNOWN:  # else it was not used since the start
             segment.close_indexes()
     end_offset = log.end_offset
     if end_offset not in log.snapshots.offsets and end_offset > segments.first_offset:

@@ -4,9 +4,9 @@
     .timeindex  12 bytes   timestamp i64, relative offset i32: no record up to the offset is later
 
 One entry for every `index.interval.bytes` of log. New entries wait in memory and are written when
-the segment is rolled, flushed or closed, or when enough have gathered: a crash loses nothing by
-that, since whatever was not flushed is read again and indexed anew. An index is loaded when
-something is first looked up in it, and may be unloaded at any time; appending needs no loading.
+the segment is rolled, flushed or closed, or when enough have gathered: a crash loses nothing,
+because recovery reads what was not flushed and indexes it again. An index is loaded by the first
+lookup and may be unloaded at any time; an append needs no loading.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY = Struct(">qi")
 TIME_ENTRY_SIZE = 12
 NUMBER_MAX = (1 << 31) - 1  # the largest relative offset or position that an entry holds
-PENDING_SIZE_MAX = 64 * 1024  # entries that wait in memory before they are written unasked
+PENDING_SIZE_MAX = 64 * 1024  # bytes of entries that may wait in memory
 
 
 class IndexFile:
-    """What both indexes share: the bytes that the file has, and those that it is still to get."""
+    """What both indexes share: the bytes in the file, and those that are not written yet."""
 
     __slots__ = ("_entry_size", "_files", "path", "pending", "written")
 
@@ -37,7 +37,7 @@ class IndexFile:
         self._files = files
         self.path = path
         self._entry_size = entry_size
-        self.written = file_size - file_size % entry_size  # a torn last entry is written over
+        self.written = file_size - file_size % entry_size  # a torn last entry is overwritten
         self.pending = bytearray()
 
     def create(self) -> None:
@@ -48,7 +48,7 @@ class IndexFile:
         return (self.written + len(self.pending)) // self._entry_size
 
     def save(self) -> None:
-        """Write what is pending; after an error it is still pending."""
+        """Write the pending entries; after an error they are still pending."""
         pending = self.pending
         if pending:
             file = self._open()
@@ -63,7 +63,7 @@ class IndexFile:
             stored = self._files.read(self.path)[: self.written] if self.written else b""
         except FileNotFoundError:
             stored = b""
-        if len(stored) < self.written:  # somebody cut the file behind our back
+        if len(stored) < self.written:  # another program has cut the file
             self.written = len(stored) - len(stored) % self._entry_size
             stored = stored[: self.written]
         return stored + self.pending
@@ -89,7 +89,7 @@ class IndexFile:
         return entry if len(entry) == size else b""
 
     def _open(self) -> File:
-        """A file that somebody removed is begun anew: an index can always be rebuilt."""
+        """Create the file if another program has deleted it: an index can always be rebuilt."""
         try:
             return self._files.open(self.path)
         except FileNotFoundError:
@@ -109,7 +109,7 @@ class OffsetIndex:
         self._positions: array[int] | None = None
 
     def append(self, last_offset: int, position: int) -> None:
-        """Damage may claim an offset that no entry can hold: an index does without it."""
+        """Ignores what an entry cannot hold: only a damaged batch has such an offset."""
         relative = last_offset - self.base_offset
         if not 0 <= relative <= NUMBER_MAX or position > NUMBER_MAX:
             return
@@ -121,7 +121,7 @@ class OffsetIndex:
             self.save_or_wait()
 
     def save_or_wait(self) -> None:
-        """No room for an index is no reason to refuse records: it stays pending, for later."""
+        """A full disk is no reason to refuse records: the entries stay pending."""
         try:
             self.file.save()
         except OSError:
@@ -194,7 +194,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Timestamp -> offset; timestamps rise strictly, so that it can be searched."""
+    """Timestamp -> offset; timestamps rise strictly, so that a binary search works."""
 
     __slots__ = ("_data", "_last", "base_offset", "file")
 
@@ -205,7 +205,7 @@ class TimeIndex:
         self._last: tuple[int, int] | None = None
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Only what is later than everything before is worth an entry."""
+        """Ignores a timestamp that is not later than all before it: records may be out of order."""
         last_timestamp, last_offset = self.last()
         relative = offset - self.base_offset
         if timestamp <= last_timestamp or offset < last_offset or relative > NUMBER_MAX:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.errors import ErrorCode, KafkaError
+
 LONG_MAX = (1 << 63) - 1
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
@@ -19,7 +21,7 @@ WEEK_MS = 7 * DAY_MS
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """What differs from topic to topic; replaced as a whole when a setting changes."""
+    """The settings of one topic; replaced as a whole when one of them changes."""
 
     cleanup_policy: frozenset[str] = frozenset((DELETE,))
     compression_type: str = PRODUCER
@@ -54,15 +56,23 @@ class LogConfig:
 
     @property
     def validates_schemas(self) -> bool:
-        """Whether a producer's records must name schemas of their subjects."""
+        """True if a producer's records must name schemas of their subjects."""
         return self.confluent_key_schema_validation or self.confluent_value_schema_validation
 
     @property
     def plain(self) -> bool:
-        """Whether a producer's batches go to disk as they came, unread but for their headers."""
+        """True if batches go to disk as they came, and only their headers are read."""
         return (
             self.compression_type == PRODUCER
             and self.message_timestamp_type == CREATE_TIME
             and self.message_timestamp_before_max_ms == LONG_MAX
             and COMPACT not in self.cleanup_policy
         )
+
+
+def timestamp_too_late(timestamp: int, now_ms: int, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"timestamp {timestamp} is {timestamp - now_ms} ms ahead; "
+        f"message.timestamp.after.max.ms is {config.message_timestamp_after_max_ms}",
+    )

@@ -1,13 +1,16 @@
-"""Opening a partition's directory: after a clean end quickly, after a crash with care.
+"""Opening the log in a partition's directory, with a recovery if the last shutdown was not clean.
 
-    clean end   sizes come from the directory, the end offset from the last index entry on,
-                producers from the last snapshot: a few small reads, whatever the log's size
-    a crash     segments from the recovery point on are read from end to end. At the first batch
-                that is not whole or has a wrong checksum the log ends: the rest of that segment is
-                cut off, later segments are removed. Indexes are built anew on the way.
+    clean shutdown    sizes come from the directory, the end offset from the last index entry on,
+                      producers from the last snapshot: a few small reads, whatever the log's size
+    crash             segments from the recovery point on are read from end to end. The log ends at
+                      the first batch that is torn or has a wrong checksum: the rest of that segment
+                      is cut off, later segments are deleted. The indexes are rebuilt on the way.
 
-What was cut is logged in one line: partition, segment, position, bytes, why. Indexes, snapshots and
-checkpoints that are damaged cost time and nothing else: all of them can be had from the log again.
+Records beyond the damage are given up even where they look whole, because a log must have no hole:
+the leader, or another replica, has every record that was acknowledged by all in-sync replicas.
+
+Each cut is logged in one line: partition, segment, position, bytes, why. Damaged indexes, snapshots
+and checkpoints cost time only, because all of them can be rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -22,27 +25,27 @@ from ottla.records.batch import BatchHeader
 from ottla.storage import checkpoints, scan, swap
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.cleaner_plan import CLEANED_SUFFIX
-from ottla.storage.directory import LogDir
-from ottla.storage.epochs import Epochs
-from ottla.storage.files import Entry, Files
+from ottla.storage.files import DirectoryEntry, Files
+from ottla.storage.leader_epoch_cache import LeaderEpochCache
 from ottla.storage.log import Log
 from ottla.storage.log_config import COMPACT, LogConfig
-from ottla.storage.producers import Producers
-from ottla.storage.replay import load_producers, note_batch
-from ottla.storage.residents import Residents
-from ottla.storage.segment import (
+from ottla.storage.log_dir import LogDir
+from ottla.storage.log_segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     RELATIVE_OFFSET_MAX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    Segment,
+    LogSegment,
     file_name,
 )
-from ottla.storage.segments import Segments
+from ottla.storage.log_segments import LogSegments
+from ottla.storage.open_segment_cache import OpenSegmentCache
+from ottla.storage.producers import PartitionProducers
+from ottla.storage.replay import load_producers, note_batch
 from ottla.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
-from ottla.storage.snapshots import Snapshots
+from ottla.storage.snapshots import ProducerSnapshots
 from ottla.storage.swap import SWAP_SUFFIX
 
 NAME_DIGITS = 20
@@ -54,7 +57,7 @@ _DIGITS = re.compile(r"[0-9]{20}")
 
 
 @dataclass(slots=True)
-class Found:
+class SegmentFiles:
     """What a partition's directory holds, by base offset."""
 
     sizes: dict[str, dict[int, int]] = field(
@@ -67,26 +70,26 @@ class Found:
         }
     )
     leftovers: list[str] = field(default_factory=list)
-    swaps: bool = False  # a swap of the cleaner's was interrupted
+    swaps: bool = False  # a crash interrupted the cleaner's swap
     others: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
-class Opening:
-    """One log on its way to being open."""
+class LoadLogParams:
+    """What opening one log takes, and what it has found out so far."""
 
     directory: LogDir
     path: str
     topic: str
     partition: int
     config: LogConfig
-    residents: Residents
+    open_segments: OpenSegmentCache
     now_ms: int
     clean: bool
     recovery_point: int = 0
     start_offset: int = 0
     first_dirty_offset: int = 0
-    end_offset: int = -1  # once it is known
+    end_offset: int = -1  # -1: not known yet
 
     @property
     def name(self) -> str:
@@ -97,9 +100,9 @@ class Opening:
         return self.directory.files
 
 
-def open_log(opening: Opening) -> Log:
-    """The log in `opening.path`, which is made if it is not there."""
-    files, path = opening.files, opening.path
+def open_log(params: LoadLogParams) -> Log:
+    """Open the log in `params.path`; an empty directory becomes an empty log."""
+    files, path = params.files, params.path
     entries = files.entries(path)
     found = _survey(entries)
     if found.swaps:
@@ -107,50 +110,51 @@ def open_log(opening: Opening) -> Log:
         found = _survey(files.entries(path))
     for name in found.leftovers:
         files.remove(f"{path}/{name}")
-    snapshots = Snapshots(files, path, found.sizes[SNAPSHOT_SUFFIX])
-    segments = _segments(opening, found)
-    producers: Producers | None = None
-    first = _first_to_scan(opening, found, segments)
-    epochs = _read_epochs(opening, found, segments[:first])
+    snapshots = ProducerSnapshots(files, path, found.sizes[SNAPSHOT_SUFFIX])
+    segments = _segments(params, found)
+    producers: PartitionProducers | None = None
+    first = _recovery_slot(params, found, segments)
+    # Epochs and producers of the trusted segments first: the scan continues from their state.
+    epochs = _read_epochs(params, found, segments[:first])
     if first < len(segments):
-        producers = _recover(opening, segments, first, snapshots, epochs)
+        producers = _recover(params, segments, first, snapshots, epochs)
     if not segments:
-        segments.append(_new_segment(opening, max(0, opening.start_offset)))
-    end_offset = opening.end_offset
+        segments.append(_new_segment(params, max(0, params.start_offset)))
+    end_offset = params.end_offset
     if end_offset < 0:
         end_offset = segments[-1].next_offset()
-    start_offset = _start_offset(opening, segments, end_offset)
+    start_offset = _start_offset(params, segments, end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     _drop_stray_snapshots(segments, snapshots, end_offset)
     if producers is None:
-        # After a clean stop a log without any snapshot has no producers that need be known.
-        producers = Producers()
+        # A clean shutdown writes a snapshot, so a log without one has no producers to know.
+        producers = PartitionProducers()
         if snapshots.offsets:
-            producers = load_producers(snapshots, segments, end_offset, opening.now_ms)
+            producers = load_producers(snapshots, segments, end_offset, params.now_ms)
     for segment in segments:
-        opening.residents.forget(segment)  # a log that nobody uses holds no descriptor
+        params.open_segments.forget(segment)  # a log that is not in use keeps no file open
     return Log(
-        opening.directory,
+        params.directory,
         path,
-        opening.topic,
-        opening.partition,
-        config=opening.config,
-        segments=Segments(opening.directory, path, opening.residents, segments),
+        params.topic,
+        params.partition,
+        config=params.config,
+        segments=LogSegments(params.directory, path, params.open_segments, segments),
         epochs=epochs,
         producers=producers,
         snapshots=snapshots,
         start_offset=start_offset,
         end_offset=end_offset,
-        recovery_point=end_offset if opening.clean else min(opening.recovery_point, end_offset),
-        now_ms=opening.now_ms,
-        topic_id=_read_topic_id(opening, found),
-        first_dirty_offset=min(opening.first_dirty_offset, end_offset),
+        recovery_point=end_offset if params.clean else min(params.recovery_point, end_offset),
+        now_ms=params.now_ms,
+        topic_id=_read_topic_id(params, found),
+        first_dirty_offset=min(params.first_dirty_offset, end_offset),
     )
 
 
-def _survey(entries: list[Entry]) -> Found:
-    found = Found()
+def _survey(entries: list[DirectoryEntry]) -> SegmentFiles:
+    found = SegmentFiles()
     for name, size, is_dir in entries:
         if is_dir:
             continue
@@ -169,27 +173,25 @@ def _survey(entries: list[Entry]) -> Found:
     return found
 
 
-def _segments(opening: Opening, found: Found) -> list[Segment]:
+def _segments(params: LoadLogParams, found: SegmentFiles) -> list[LogSegment]:
     logs = found.sizes[LOG_SUFFIX]
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
         for base in found.sizes[suffix].keys() - logs.keys():
-            _log.warning(
-                "%s: removed %s%s, which has no log", opening.name, file_name(base), suffix
-            )
-            opening.files.remove(f"{opening.path}/{file_name(base)}{suffix}")
-    return [_segment(opening, found, base) for base in sorted(logs)]
+            _log.warning("%s: removed %s%s, which has no log", params.name, file_name(base), suffix)
+            params.files.remove(f"{params.path}/{file_name(base)}{suffix}")
+    return [_segment(params, found, base) for base in sorted(logs)]
 
 
-def _segment(opening: Opening, found: Found, base_offset: int) -> Segment:
+def _segment(params: LoadLogParams, found: SegmentFiles, base_offset: int) -> LogSegment:
     sizes = found.sizes
-    return Segment(
-        opening.files,
-        f"{opening.path}/{file_name(base_offset)}",
+    return LogSegment(
+        params.files,
+        f"{params.path}/{file_name(base_offset)}",
         base_offset,
-        residents=opening.residents,
-        interval=opening.config.index_interval_bytes,
-        index_size_max=opening.config.segment_index_bytes,
-        created_ms=opening.now_ms,
+        open_segments=params.open_segments,
+        interval=params.config.index_interval_bytes,
+        index_size_max=params.config.segment_index_bytes,
+        created_ms=params.now_ms,
         size=sizes[LOG_SUFFIX].get(base_offset, 0),
         index_size=sizes[INDEX_SUFFIX].get(base_offset, 0),
         time_index_size=sizes[TIME_INDEX_SUFFIX].get(base_offset, 0),
@@ -197,36 +199,40 @@ def _segment(opening: Opening, found: Found, base_offset: int) -> Segment:
     )
 
 
-def _new_segment(opening: Opening, base_offset: int) -> Segment:
-    segment = _segment(opening, Found(), base_offset)
+def _new_segment(params: LoadLogParams, base_offset: int) -> LogSegment:
+    segment = _segment(params, SegmentFiles(), base_offset)
     segment.create()
     return segment
 
 
-def _first_to_scan(opening: Opening, found: Found, segments: list[Segment]) -> int:
-    """The first segment that must be read through; len(segments) if all can be trusted."""
+def _recovery_slot(params: LoadLogParams, found: SegmentFiles, segments: list[LogSegment]) -> int:
+    """The first segment that recovery must read through; len(segments) if all can be trusted.
+
+    An aborted transaction that is missing from its index would show a consumer aborted records, so
+    a damaged transaction index, unlike the others, starts the recovery at its segment.
+    """
     first = len(segments)
-    if not opening.clean and segments:
+    if not params.clean and segments:
         bases = [segment.base_offset for segment in segments]
-        first = max(0, bisect_right(bases, opening.recovery_point) - 1)
+        first = max(0, bisect_right(bases, params.recovery_point) - 1)
     for slot in range(first):
         segment = segments[slot]
         if segment.transactions.written:
             try:
                 segment.transactions.all()
             except DamagedError as damage:
-                _log.warning("%s: %s.txnindex: %s", opening.name, segment.path, damage)
+                _log.warning("%s: %s.txnindex: %s", params.name, segment.path, damage)
                 return slot
         indexed = segment.base_offset in found.sizes[INDEX_SUFFIX]
         if segment.size and not (indexed and segment.base_offset in found.sizes[TIME_INDEX_SUFFIX]):
             segment.rebuild_indexes("an index file is missing")
     if first == len(segments) and segments:
         try:
-            opening.end_offset = segments[-1].next_offset()
+            params.end_offset = segments[-1].next_offset()
         except DamagedError as damage:
             _log.warning(
-                "%s: %s does not end as it should after a clean stop: %s",
-                opening.name,
+                "%s: %s does not end where the index says, despite a clean shutdown: %s",
+                params.name,
                 segments[-1].path,
                 damage,
             )
@@ -235,42 +241,47 @@ def _first_to_scan(opening: Opening, found: Found, segments: list[Segment]) -> i
 
 
 def _recover(
-    opening: Opening,
-    segments: list[Segment],
+    params: LoadLogParams,
+    segments: list[LogSegment],
     first: int,
-    snapshots: Snapshots,
-    epochs: Epochs,
-) -> Producers:
-    """Read the segments from the `first` on; `segments` ends with the last that is kept."""
+    snapshots: ProducerSnapshots,
+    epochs: LeaderEpochCache,
+) -> PartitionProducers:
+    """Read the segments from `first` on, and drop from `segments` what follows damage."""
     base = segments[first].base_offset
-    producers = load_producers(snapshots, segments[:first], base, opening.now_ms)
+    producers = load_producers(snapshots, segments[:first], base, params.now_ms)
     epochs.truncate_from_end(base)
     for slot in range(first, len(segments)):
         last = slot + 1 == len(segments)
         limit = OFFSET_MAX if last else segments[slot + 1].base_offset
-        cut, next_offset = _scan(opening, segments[slot], limit, producers, epochs)
-        opening.end_offset = next_offset
+        cut, next_offset = _scan(params, segments[slot], limit, producers, epochs)
+        params.end_offset = next_offset
+        # A power cut may lose the end of one segment and spare the next. Compaction leaves gaps as
+        # well, so only a log that was never compacted up to here shows that records are missing.
         if (
             not (cut or last)
             and next_offset < limit
-            and limit > opening.first_dirty_offset
-            and COMPACT not in opening.config.cleanup_policy
+            and limit > params.first_dirty_offset
+            and COMPACT not in params.config.cleanup_policy
         ):
-            # A power cut may lose the end of one segment and spare the next.
             cut = True
-            _log.warning("%s: offsets %d to %d are missing", opening.name, next_offset, limit - 1)
+            _log.warning("%s: offsets %d to %d are missing", params.name, next_offset, limit - 1)
         if cut:
-            _remove_after(opening, segments, slot)
+            _remove_after(params, segments, slot)
             break
     return producers
 
 
 def _scan(
-    opening: Opening, segment: Segment, limit: int, producers: Producers, epochs: Epochs
+    params: LoadLogParams,
+    segment: LogSegment,
+    limit: int,
+    producers: PartitionProducers,
+    epochs: LeaderEpochCache,
 ) -> tuple[bool, int]:
-    """Read one segment, all of whose offsets are below `limit`.
+    """Read one segment, all of whose offsets must be below `limit`, and cut off what is damaged.
 
-    Gives whether some of it was cut off, and the offset after what is left.
+    Returns whether something was cut off, and the offset after the last record left.
     """
     segment.clear_indexes()
     segment.transactions.clear()
@@ -280,8 +291,8 @@ def _scan(
     next_offset = segment.base_offset
     why = ""
     try:
-        for header in _in_order(scan.checked(file, 0, size), segment.base_offset, limit):
-            note_batch(producers, segment, header)  # first: it may find that the log ends here
+        for header in _in_order(scan.checked_headers(file, 0, size), segment.base_offset, limit):
+            note_batch(producers, segment, header)  # first: an unreadable marker raises here
             segment.note_scanned(header)
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
@@ -294,7 +305,7 @@ def _scan(
         segment.size = valid
         _log.warning(
             "%s: segment %s: cut %d bytes at position %d: %s; the log ends at offset %d",
-            opening.name,
+            params.name,
             file_name(segment.base_offset) + LOG_SUFFIX,
             size - valid,
             valid,
@@ -311,8 +322,9 @@ def _in_order(
 ) -> Iterator[BatchHeader]:
     """The headers, as long as their offsets rise and stay in the segment.
 
-    No checksum covers a batch's offset. After a gap, which compaction leaves but a flipped bit may
-    feign, a batch is held back until the next one shows that it goes on from there.
+    No checksum covers a batch's base offset. A gap may come from compaction or from a flipped bit;
+    the batch after it is held back until the next one shows that the log continues from there. If
+    the next one leads back, the bit had flipped.
     """
     limit = min(limit, base_offset + RELATIVE_OFFSET_MAX + 1)
     expected = base_offset
@@ -344,29 +356,27 @@ def _in_order(
         yield held
 
 
-def _remove_after(opening: Opening, segments: list[Segment], slot: int) -> None:
+def _remove_after(params: LoadLogParams, segments: list[LogSegment], slot: int) -> None:
     for segment in segments[slot + 1 :]:
         _log.warning(
-            "%s: segment %s of %d bytes removed: it follows the damage",
-            opening.name,
+            "%s: deleted segment %s of %d bytes: it follows the damage",
+            params.name,
             file_name(segment.base_offset) + LOG_SUFFIX,
             segment.size,
         )
         for path in segment.rename_deleted():
-            opening.directory.remove_later(
-                path, opening.now_ms + opening.config.file_delete_delay_ms
-            )
+            params.directory.remove_later(path, params.now_ms + params.config.file_delete_delay_ms)
     del segments[slot + 1 :]
 
 
-def _start_offset(opening: Opening, segments: list[Segment], end_offset: int) -> int:
+def _start_offset(params: LoadLogParams, segments: list[LogSegment], end_offset: int) -> int:
     first = segments[0].base_offset
-    start = max(opening.start_offset, first)
+    start = max(params.start_offset, first)
     if start > end_offset:
-        # Kafka would drop the whole log here. The checkpoint is the likelier one to be wrong.
+        # Kafka deletes the whole log here. The checkpoint is more likely to be wrong than the log.
         _log.warning(
             "%s: start offset %d is beyond the log's end %d; it starts at %d",
-            opening.name,
+            params.name,
             start,
             end_offset,
             first,
@@ -375,36 +385,40 @@ def _start_offset(opening: Opening, segments: list[Segment], end_offset: int) ->
     return start
 
 
-def _drop_stray_snapshots(segments: list[Segment], snapshots: Snapshots, end_offset: int) -> None:
-    """A snapshot belongs to a segment's base offset or to the end of the log."""
+def _drop_stray_snapshots(
+    segments: list[LogSegment], snapshots: ProducerSnapshots, end_offset: int
+) -> None:
+    """Remove snapshots that belong neither to a segment's base offset nor to the log's end."""
     kept = {segment.base_offset for segment in segments if segment.base_offset <= end_offset}
     for offset in snapshots.offsets - kept - {end_offset}:
         snapshots.remove(offset)
 
 
-def _read_epochs(opening: Opening, found: Found, segments: list[Segment]) -> Epochs:
-    """From the file; from the batches if it is missing or not what was written.
+def _read_epochs(
+    params: LoadLogParams, found: SegmentFiles, segments: list[LogSegment]
+) -> LeaderEpochCache:
+    """From the file, or from the batches if the file is missing or damaged.
 
-    `segments` are those that will not be scanned: the others tell their epochs on the way.
+    `segments` are those that will not be scanned; the scan adds the epochs of the others.
     """
     why = "it is missing or empty"
     if checkpoints.LEADER_EPOCHS in found.others:
         try:
-            data = opening.files.read(f"{opening.path}/{checkpoints.LEADER_EPOCHS}")
+            data = params.files.read(f"{params.path}/{checkpoints.LEADER_EPOCHS}")
             if data:
-                return Epochs(checkpoints.read_epochs(data))
+                return LeaderEpochCache(checkpoints.read_epoch_checkpoint(data))
         except DamagedError as damage:
             why = str(damage)
     if not any(segment.size for segment in segments):
-        return Epochs()
-    _log.warning("%s: leader epochs are read from the log: %s", opening.name, why)
-    return _epochs_of(segments)
+        return LeaderEpochCache()
+    _log.warning("%s: rebuilding %s from the log: %s", params.name, checkpoints.LEADER_EPOCHS, why)
+    return _epochs_of(segments, params.name)
 
 
-def _epochs_of(segments: list[Segment]) -> Epochs:
-    """From the batches. Only segments in which the epoch changes are read through."""
-    epochs = Epochs()
-    epochs.dirty = True  # even if there are none: the file shall say so
+def _epochs_of(segments: list[LogSegment], name: str) -> LeaderEpochCache:
+    """From the batches. Only segments within which the epoch changes are read through."""
+    epochs = LeaderEpochCache()
+    epochs.dirty = True  # even if there are none: the file must say so
     filled = [segment for segment in segments if segment.size]
     try:
         for slot, segment in enumerate(filled):
@@ -420,16 +434,17 @@ def _epochs_of(segments: list[Segment]) -> Epochs:
                 if header.leader_epoch > epochs.latest:
                     epochs.assign(header.leader_epoch, header.base_offset)
     except DamagedError as damage:
-        _log.warning("leader epochs are known up to %s only: %s", epochs.entries(), damage)
+        known = epochs.entries()
+        _log.warning("%s: leader epochs are only known up to %s: %s", name, known, damage)
     return epochs
 
 
-def _read_topic_id(opening: Opening, found: Found) -> bytes | None:
+def _read_topic_id(params: LoadLogParams, found: SegmentFiles) -> bytes | None:
     if checkpoints.PARTITION_METADATA not in found.others:
         return None
     try:
-        data = opening.files.read(f"{opening.path}/{checkpoints.PARTITION_METADATA}")
+        data = params.files.read(f"{params.path}/{checkpoints.PARTITION_METADATA}")
         return checkpoints.read_partition_metadata(data)
     except DamagedError as damage:
-        _log.warning("%s: partition.metadata: %s", opening.name, damage)
+        _log.warning("%s: partition.metadata: %s", params.name, damage)
         return None

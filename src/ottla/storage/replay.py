@@ -1,4 +1,4 @@
-"""What the batches in a log say about producers, when that has to be read from them again."""
+"""Rebuilding the producer state of a log from its snapshots and batches."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ottla.records.batch import CONTROL_BIT, BatchHeader
 from ottla.records.control import Marker, read_marker
 from ottla.slices import ReadableFile
 from ottla.storage import scan
-from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.checkpoints import DamagedError
-from ottla.storage.producers import BATCHES_MAX, EXPIRATION_MS, Batch, Producers
-from ottla.storage.segment import Segment
-from ottla.storage.snapshots import Snapshots
+from ottla.storage.log_segment import LogSegment
+from ottla.storage.producers import BATCHES_MAX, EXPIRATION_MS, BatchMetadata, PartitionProducers
+from ottla.storage.snapshots import ProducerSnapshots
+from ottla.storage.transaction_index import AbortedTransaction
 
 _log = logging.getLogger("ottla.storage")
 
@@ -21,10 +21,10 @@ RECALLED_BYTES = 64 * 1024  # five batches of several producers; a start with ma
 
 
 def load_producers(
-    snapshots: Snapshots, segments: list[Segment], end_offset: int, now_ms: int
-) -> Producers:
-    """Producers as of `end_offset`: the newest snapshot that is whole, and the batches after it."""
-    producers = Producers()
+    snapshots: ProducerSnapshots, segments: list[LogSegment], end_offset: int, now_ms: int
+) -> PartitionProducers:
+    """Producers as of `end_offset`: from the newest whole snapshot and the batches after it."""
+    producers = PartitionProducers()
     start = 0
     for offset in sorted(snapshots.offsets, reverse=True):
         if offset <= end_offset:
@@ -42,17 +42,18 @@ def load_producers(
     return producers
 
 
-def _recall_batches(segments: list[Segment], offset: int, producers: Producers) -> None:
-    """A snapshot has the last batch of each producer; those before it are read from the log.
+def _recall_batches(segments: list[LogSegment], offset: int, producers: PartitionProducers) -> None:
+    """Read the batches before each producer's last one, which a snapshot does not have.
 
-    A producer that had no answers before a restart sends up to five batches again. Of the first it
-    would be told OUT_OF_ORDER_SEQUENCE_NUMBER, as Kafka tells it, which is fatal to librdkafka.
+    A producer that got no answers before a restart sends up to five batches again. With the last
+    batch alone the first of them would get OUT_OF_ORDER_SEQUENCE_NUMBER, as from Kafka, which
+    librdkafka treats as fatal.
     """
-    before = [each for each in segments if each.base_offset < offset and each.size]
+    before = [segment for segment in segments if segment.base_offset < offset and segment.size]
     if not before or not len(producers):
         return
     segment = before[-1]
-    found: dict[int, list[Batch]] = {}
+    found: dict[int, list[BatchMetadata]] = {}
     try:
         end = segment.position_of(offset)
         position = segment.border(max(0, end - RECALLED_BYTES))
@@ -60,9 +61,9 @@ def _recall_batches(segments: list[Segment], offset: int, producers: Producers) 
             producer = producers.get(header.producer_id)
             is_data = not header.attributes & CONTROL_BIT
             if producer is not None and is_data and producer.epoch == header.producer_epoch:
-                found.setdefault(header.producer_id, []).append(Batch.of(header))
+                found.setdefault(header.producer_id, []).append(BatchMetadata.of(header))
     except DamagedError as damage:
-        _log.error("%s: not all that it says of producers is known: %s", segment.path, damage)
+        _log.error("%s: producer state is incomplete: %s", segment.path, damage)
     for producer_id, batches in found.items():
         producer = producers.get(producer_id)
         assert producer is not None
@@ -70,11 +71,13 @@ def _recall_batches(segments: list[Segment], offset: int, producers: Producers) 
             producer.batches = batches[-BATCHES_MAX:]
 
 
-def _replay(segments: list[Segment], start: int, end_offset: int, producers: Producers) -> None:
-    """By headers alone: these segments are trusted, and their transaction indexes are there.
+def _replay(
+    segments: list[LogSegment], start: int, end_offset: int, producers: PartitionProducers
+) -> None:
+    """Replay by headers alone: these segments are trusted, and have their transaction indexes.
 
-    Damage in one of them is no reason to cut off what lies behind it, nor not to open the log: a
-    producer whose last batch it hides is told OUT_OF_ORDER_SEQUENCE_NUMBER, and begins a new epoch.
+    Damage in one of them neither cuts off the segments after it nor keeps the log from opening. A
+    producer whose last batch it hides gets OUT_OF_ORDER_SEQUENCE_NUMBER and begins a new epoch.
     """
     for slot, segment in enumerate(segments):
         following = segments[slot + 1].base_offset if slot + 1 < len(segments) else end_offset
@@ -83,10 +86,12 @@ def _replay(segments: list[Segment], start: int, end_offset: int, producers: Pro
         try:
             _replay_segment(segment, start, min(following, end_offset), producers)
         except DamagedError as damage:
-            _log.error("%s: not all that it says of producers is known: %s", segment.path, damage)
+            _log.error("%s: producer state is incomplete: %s", segment.path, damage)
 
 
-def _replay_segment(segment: Segment, start: int, end_offset: int, producers: Producers) -> None:
+def _replay_segment(
+    segment: LogSegment, start: int, end_offset: int, producers: PartitionProducers
+) -> None:
     position = segment.position_of(start) if start > segment.base_offset else 0
     file = segment.open_file()
     next_offset = segment.base_offset
@@ -105,8 +110,8 @@ def _replay_segment(segment: Segment, start: int, end_offset: int, producers: Pr
             producers.update(header)
 
 
-def note_batch(producers: Producers, segment: Segment, header: BatchHeader) -> None:
-    """A batch stands in `segment` at its header's position: its producer, its transaction."""
+def note_batch(producers: PartitionProducers, segment: LogSegment, header: BatchHeader) -> None:
+    """Record the producer and transaction of a batch in `segment`, at its header's position."""
     if header.producer_id < 0:
         return
     if header.attributes & CONTROL_BIT:
@@ -118,12 +123,14 @@ def note_batch(producers: Producers, segment: Segment, header: BatchHeader) -> N
 
 
 def note_marker(
-    producers: Producers, segment: Segment, header: BatchHeader, marker: Marker
+    producers: PartitionProducers, segment: LogSegment, header: BatchHeader, marker: Marker
 ) -> None:
-    """A transaction is over; an aborted one is listed in the segment that has the marker."""
+    """End a transaction; an aborted one enters the index of the segment that has the marker."""
     completed = producers.end_transaction(header, marker)
     if completed is None or not completed.aborted:
         return
+    # The last stable offset as of this marker: whatever began before it has ended by now, which
+    # lets a reader of the index stop early (`TransactionIndex.collect`).
     still_open = producers.first_open_offset
     stable = completed.last_offset + 1 if still_open is None else still_open
     segment.transactions.append(

@@ -1,11 +1,11 @@
-"""Which segments a log may drop. Always the oldest ones, and whole segments.
+"""Which segments retention deletes: always the oldest ones, and whole segments.
 
-    start offset   wholly below the log's start (DeleteRecords moved it): under any policy
-    size           as many as leave the log with at least retention.bytes: policy `delete` only
-    time           whose largest timestamp is older than retention.ms: policy `delete` only
+    start offset    segments wholly below the log's start offset, under any policy
+    size            segments without which the log still has retention.bytes; policy `delete` only
+    time            segments whose largest timestamp is older than retention.ms; `delete` only
 
-Nothing at or above the high watermark goes. The active segment may go too, once it has records: the
-log rolls to a new one first.
+Nothing at or above the high watermark is deleted, so that the log never starts above it. The active
+segment is deleted too, once it has records; the log rolls to a new one first.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ottla.storage.log import Log
 
 
-def expired(log: Log, now_ms: int, high_watermark: int) -> int:
-    """How many of the first segments are to go."""
+def count_past_retention(log: Log, now_ms: int, high_watermark: int) -> int:
+    """How many of the first segments to delete."""
     config = log.config
     deletes = DELETE in config.cleanup_policy
     size_max = config.retention_bytes if deletes else -1

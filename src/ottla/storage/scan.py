@@ -1,7 +1,7 @@
 """Walking from batch to batch in a segment's file, by their headers.
 
-A header says how long its batch is, and so where the next one stands. Bytes that cannot be a
-header, or that lead beyond the end, raise `DamagedError`: what lies behind them cannot be found.
+A header gives the length of its batch, and so the position of the next one. Bytes that cannot be a
+header, or that lead beyond the end, raise `DamagedError`: the batches behind them cannot be found.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LOOK_SIZE = 27
 LENGTH_MIN = BATCH_OVERHEAD - LOG_OVERHEAD
 
 
-def find(file: ReadableFile, offset: int, position: int, end: int) -> int:
+def scan_to_offset(file: ReadableFile, offset: int, position: int, end: int) -> int:
     """HOT. Position of the first batch that ends at or after `offset`; `end` if there is none.
 
-    `position` must be that of a batch which does not begin after `offset`, if it is not 0.
+    `position` must be 0, or that of a batch which does not begin after `offset`.
     """
     first = position
     while position < end:
@@ -88,8 +88,8 @@ def headers(file: ReadableFile, position: int, end: int) -> Iterator[BatchHeader
         position += at
 
 
-def checked(file: ReadableFile, position: int, end: int) -> Iterator[BatchHeader]:
-    """As `headers`, but every byte is read and held against the batch's checksum."""
+def checked_headers(file: ReadableFile, position: int, end: int) -> Iterator[BatchHeader]:
+    """As `headers`, but reads every byte and checks each batch's checksum."""
     while position < end:
         chunk = memoryview(file.pread(min(CHUNK_SIZE, end - position), position))
         size = len(chunk)
@@ -125,7 +125,7 @@ def _header(chunk: bytes | memoryview, at: int, position: int) -> BatchHeader:
 
 
 def _crc_of_large(file: ReadableFile, position: int, size: int) -> int:
-    """Piece by piece: a damaged length must not make us read a gigabyte into memory."""
+    """Piece by piece: a damaged length must not read a gigabyte into memory."""
     crc = 0
     at = CRC_DATA_POSITION
     while at < size:

@@ -1,12 +1,12 @@
-"""Producer snapshots: what `producers` knows at an offset, in Kafka's format, version 1.
+"""Producer snapshots: the producer state at an offset, in Kafka's format, version 1.
 
     <offset>.snapshot   version i16 (1), crc u32 of what follows it, count i32, then 46 bytes each:
                         producer id i64, epoch i16, last sequence i32, last offset i64,
                         offset delta of the last batch i32, last timestamp i64,
                         coordinator epoch i32, first offset of the open transaction i64 (-1: none)
 
-One is written when a segment is rolled, named after the new segment, and one at a clean end. With
-the newest one that is whole, only the batches after it need to be read again.
+A roll writes one, named after the new segment, and so does a clean shutdown. A start loads the
+newest whole snapshot and replays only the batches after it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from struct import Struct
 from ottla.records.checksum import crc32c
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.files import Files
-from ottla.storage.producers import NO_OFFSET, NO_SEQUENCE, Batch, Producer
-from ottla.storage.segment import file_name
+from ottla.storage.log_segment import file_name
+from ottla.storage.producers import NO_OFFSET, NO_SEQUENCE, BatchMetadata, ProducerStateEntry
 
 VERSION = 1
 SUFFIX = ".snapshot"
@@ -30,7 +30,7 @@ _COUNT_POSITION = _PREFIX.size
 _ENTRIES_POSITION = _PREFIX.size + _COUNT.size
 
 
-class Snapshots:
+class ProducerSnapshots:
     """The snapshot files of one log, by their offsets."""
 
     __slots__ = ("_dir", "_files", "offsets")
@@ -43,11 +43,11 @@ class Snapshots:
     def path(self, offset: int) -> str:
         return f"{self._dir}/{file_name(offset)}{SUFFIX}"
 
-    def read(self, offset: int) -> list[Producer]:
+    def read(self, offset: int) -> list[ProducerStateEntry]:
         return read_snapshot(self._files.read(self.path(offset)))
 
-    def take(self, offset: int, producers: Iterable[Producer]) -> None:
-        """Not synced here: a flush does that, and until then the checksum guards it."""
+    def take(self, offset: int, producers: Iterable[ProducerStateEntry]) -> None:
+        """Written without a sync: a flush does that, and until then the checksum guards it."""
         self._files.replace(self.path(offset), write_snapshot(producers), sync=False)
         self.offsets.add(offset)
 
@@ -57,7 +57,7 @@ class Snapshots:
             self._files.remove(self.path(offset))
 
 
-def write_snapshot(producers: Iterable[Producer]) -> bytes:
+def write_snapshot(producers: Iterable[ProducerStateEntry]) -> bytes:
     entries = bytearray(_COUNT.size)
     count = 0
     for producer in producers:
@@ -77,8 +77,8 @@ def write_snapshot(producers: Iterable[Producer]) -> bytes:
     return _PREFIX.pack(VERSION, crc32c(entries)) + entries
 
 
-def read_snapshot(data: bytes) -> list[Producer]:
-    """DamagedError if the checksum or the size says that these are not the bytes once written."""
+def read_snapshot(data: bytes) -> list[ProducerStateEntry]:
+    """DamagedError if the checksum or the size shows that the bytes are not those written."""
     if len(data) < _ENTRIES_POSITION:
         raise DamagedError(f"a snapshot of {len(data)} bytes")
     version, crc = _PREFIX.unpack_from(data)
@@ -101,9 +101,9 @@ def _producer(
     last_timestamp: int,
     coordinator_epoch: int,
     transaction_offset: int,
-) -> Producer:
-    batch = Batch(last_sequence, last_offset, offset_delta, last_timestamp)
-    return Producer(
+) -> ProducerStateEntry:
+    batch = BatchMetadata(last_sequence, last_offset, offset_delta, last_timestamp)
+    return ProducerStateEntry(
         producer_id,
         epoch=epoch,
         coordinator_epoch=coordinator_epoch,

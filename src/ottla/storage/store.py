@@ -4,7 +4,7 @@
     <dir>/<topic>-<partition>/00000000000000000000.log ...
     <dir>/<topic>-<partition>.<uuid>-delete/              a deleted log, until its files are removed
 
-A new log goes to the directory that has the fewest. A directory that fails is out of use until the
+A new log goes to the directory with the fewest logs. A directory that fails is offline until the
 next start; the others go on. Nothing here runs by itself: the broker calls `flush_jobs`, `retain`,
 `remove_job` and `checkpoint_job` on its timers, and runs the jobs in a helper thread.
 """
@@ -20,32 +20,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import DamagedError, MetaProperties, TopicPartition
-from ottla.storage.directory import LogDir, RemoveJob
 from ottla.storage.files import DiskFiles, Files, Lock, LockedError
 from ottla.storage.flush import FlushJob
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.recovery import Opening, open_log
-from ottla.storage.residents import OPEN_FILES_MAX, Residents
+from ottla.storage.log_dir import LogDir, RemoveJob
+from ottla.storage.open_segment_cache import OPEN_FILES_MAX, OpenSegmentCache
+from ottla.storage.recovery import LoadLogParams, open_log
 
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 IGNORED_SUFFIXES = ("-future", STRAY_SUFFIX)
-IGNORED_NAMES = ("__cluster_metadata-0",)  # a KRaft quorum's own log, which is none of ours
+IGNORED_NAMES = ("__cluster_metadata-0",)  # the log of a KRaft quorum, which Ottla does not have
 NAME_MAX = 255  # of a directory, on every file system of note
-FLUSH_THREADS = 8  # at a clean end
+FLUSH_THREADS = 8  # at a clean shutdown
 FLUSH_JOBS_MAX = 64  # at once, each with up to 16 files open
 
 _log = logging.getLogger("ottla.storage")
 _LOG_NAME = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)\Z")
 
 
-class StoreError(Exception):
+class LogStoreError(Exception):
     """The directories cannot be used as configured; the message says which and why."""
 
 
 class CheckpointJob:
-    """Checkpoint files to be written; their bytes were put together in the loop's thread."""
+    """Checkpoint files to write; the loop's thread has put their bytes together."""
 
     __slots__ = ("_errors", "_writes", "_written")
 
@@ -57,7 +57,11 @@ class CheckpointJob:
         self._errors: list[tuple[LogDir, str, OSError]] = []
 
     def run(self) -> None:
-        """In any thread. One that cannot be written leaves the older one, which is safe."""
+        """In any thread. A file that cannot be written keeps its older content, which is safe.
+
+        Between truncations recovery points and high watermarks only rise: an older one means more
+        work at the next start, not less than is needed.
+        """
         for directory, name, data in self._writes:
             try:
                 directory.files.replace(f"{directory.path}/{name}", data, sync=True)
@@ -65,7 +69,7 @@ class CheckpointJob:
                 self._errors.append((directory, name, error))
 
     def done(self) -> None:
-        """In the loop's thread, after `run`. What failed is tried again with the next job."""
+        """In the loop's thread, after `run`. The next job tries again what failed."""
         for directory, name, data in self._writes:
             self._written[directory.path, name] = data
         for directory, name, error in self._errors:
@@ -74,11 +78,11 @@ class CheckpointJob:
 
 
 class LogStore:
-    def __init__(self, dirs: list[LogDir], residents: Residents) -> None:
+    def __init__(self, dirs: list[LogDir], open_segments: OpenSegmentCache) -> None:
         self.dirs = dirs
         self.defaults = LogConfig()
         self.meta: MetaProperties | None = None
-        self._residents = residents
+        self._open_segments = open_segments
         self._locks: list[Lock] = []
         self._logs: dict[TopicPartition, Log] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -99,16 +103,15 @@ class LogStore:
         open_files_max: int | None = None,
         on_offline: Callable[[LogDir], None] | None = None,
     ) -> LogStore:
-        """Open every log there is; recover those of a directory that was not closed cleanly.
+        """Open every log; recover those in a directory that was not shut down cleanly.
 
-        StoreError if a directory is in use by another process, or belongs to another cluster or
-        broker, or if none can be used at all. `configs` are those of topics with settings of their
-        own.
+        LogStoreError if a directory is in use by another process, or belongs to another cluster or
+        broker, or if no directory can be used. `configs` has the topics that override `defaults`.
         """
         files = files or DiskFiles()
         paths = [os.path.abspath(path) for path in log_dirs]
         dirs = [LogDir(files, path) for path in dict.fromkeys(paths)]
-        store = cls(dirs, Residents(files_max=open_files_max or _open_files_max()))
+        store = cls(dirs, OpenSegmentCache(files_max=open_files_max or _open_files_max()))
         store.defaults = defaults
         try:
             for directory in dirs:
@@ -119,7 +122,7 @@ class LogStore:
             raise
         if all(directory.offline for directory in dirs):
             store._unlock()
-            raise StoreError(f"no usable log directory among {', '.join(paths)}")
+            raise LogStoreError(f"no usable log directory among {', '.join(paths)}")
         return store
 
     # The logs
@@ -134,7 +137,7 @@ class LogStore:
         return len(self._logs)
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """As it was when it was last written down; 0 if never."""
+        """The checkpointed high watermark; 0 if there is none."""
         return self._high_watermarks.get((topic, partition), 0)
 
     def create(
@@ -147,9 +150,10 @@ class LogStore:
         now_ms: int,
         is_new: bool = True,
     ) -> Log:
-        """An empty log. One that is not new to the cluster may lie in a directory which is offline:
+        """Create an empty log.
 
-        then it is not made again elsewhere, but KAFKA_STORAGE_ERROR raised.
+        A partition that is not new to the cluster may have its log in an offline directory. Then
+        KAFKA_STORAGE_ERROR is raised: an empty second log could be elected leader, and lose it all.
         """
         if (topic, partition) in self._logs:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{topic}-{partition} has a log")
@@ -172,7 +176,7 @@ class LogStore:
         raise error
 
     def delete(self, topic: str, partition: int, *, now_ms: int) -> None:
-        """Gone at once for everybody; its files are removed after file.delete.delay.ms."""
+        """The log is gone at once; its files are deleted after file.delete.delay.ms."""
         log = self._logs.pop((topic, partition), None)
         self._high_watermarks.pop((topic, partition), None)
         if log is None:
@@ -185,22 +189,25 @@ class LogStore:
         try:
             log.dir.files.rename(log.path, target)
         except OSError as error:
-            self._unreadable[topic, partition] = (log.dir, log.path)  # in a new one's way
+            self._unreadable[topic, partition] = (log.dir, log.path)  # in the way of a new log
             raise log.dir.failed(error, f"delete {topic}-{partition}") from error
         log.dir.remove_later(target, now_ms + log.config.file_delete_delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> None:
-        """A log of no known topic: kept under another name, for somebody to look at."""
+        """Rename the log of an unknown topic, so that an operator can look at it."""
         log = self._logs.pop((topic, partition))
         log.close()
         log.dir.log_count -= 1
         if log.dir.offline:
             return
-        _log.warning("%s belongs to no topic", log.path)
+        _log.warning("Found stray log %s: its topic does not exist", log.path)
         _rename_stray(log.dir, log.path, topic, partition)
 
     def _make_way(self, topic: str, partition: int, is_new: bool) -> None:
-        """A log that could not be opened is not begun anew, unless by a new topic of that name."""
+        """Move a log that could not be opened out of the way of a new topic's log.
+
+        For an existing topic it stays: an empty log in its place would hide the loss.
+        """
         unreadable = self._unreadable.get((topic, partition))
         if unreadable is None:
             return
@@ -214,13 +221,13 @@ class LogStore:
     # What the broker's timers call
 
     def flush_jobs(self, now_ms: int) -> list[FlushJob]:
-        """Logs whose flush.ms is over, and segments that were rolled since the last time."""
+        """Flushes of logs whose flush.ms has passed, and of segments rolled since the last call."""
         jobs = []
         for log in self._logs.values():
             try:
                 job = log.flush_job(now_ms, active=log.flush_is_due(now_ms))
             except KafkaError:
-                continue  # said and acted upon by the directory
+                continue  # the directory has logged it
             if job is not None:
                 jobs.append(job)
         return jobs
@@ -228,7 +235,7 @@ class LogStore:
     def retain(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> int:
-        """Retention in every log; gives the number of segments that went."""
+        """Apply retention to every log; returns the number of deleted segments."""
         count = 0
         for name, log in list(self._logs.items()):
             limit = None if high_watermarks is None else high_watermarks.get(name)
@@ -242,7 +249,7 @@ class LogStore:
         return sum(log.expire_producers(now_ms, expiration_ms) for log in self._logs.values())
 
     def remove_job(self, now_ms: int) -> RemoveJob | None:
-        """The removal of files that are due; for a helper thread, as large ones take a while."""
+        """The deletion of files that are due, for a helper thread: a large file takes a while."""
         due = [
             (directory, path)
             for directory in self.dirs
@@ -254,9 +261,9 @@ class LogStore:
     def checkpoint_job(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> CheckpointJob | None:
-        """Recovery points, start offsets and high watermarks, where they have changed.
+        """Write recovery points, start offsets and high watermarks where they have changed.
 
-        One job at a time: the next is asked for when this one is done, and so is `close`.
+        One job at a time: `done` must be called before the next job, and before `close`.
         """
         writes = []
         for directory in self.dirs:
@@ -280,14 +287,15 @@ class LogStore:
         high_watermarks: Mapping[TopicPartition, int] | None = None,
         sync: bool = True,
     ) -> None:
-        """A clean end. Without `sync` it is clean for a process that ends, not for a power cut."""
-        # A log that could not be opened may yet need its recovery, at a start that can do it.
+        """A clean shutdown. Without `sync` a later power cut may still lose what was written."""
+        # A log that could not be opened still needs its recovery, at a start that can do it: no
+        # clean shutdown file may tell that start to skip it.
         broken = {directory.path for directory, _ in self._unreadable.values()}
         for log in self._logs.values():
             try:
                 log.save()
             except KafkaError:
-                broken.add(log.dir.path)  # said by the directory
+                broken.add(log.dir.path)  # the directory has logged it
         if sync:
             broken |= self._flush_all(now_ms)
         for log in self._logs.values():
@@ -302,12 +310,12 @@ class LogStore:
             except OSError as error:
                 directory.failed(error, "clean shutdown file")
         for directory in self.dirs:
-            directory.offline = True  # whoever still holds a log of ours does not write to it
+            directory.offline = True  # a reference to a closed log must not write to its files
         self._logs.clear()
         self._unlock()
 
     def abandon(self) -> None:
-        """An end as by kill -9, in a process that goes on: what was not written stays unwritten."""
+        """End as by kill -9, in a process that goes on: what is not written stays unwritten."""
         for directory in self.dirs:
             directory.offline = True
         for log in self._logs.values():
@@ -316,9 +324,9 @@ class LogStore:
         self._unlock()
 
     def _flush_all(self, now_ms: int) -> set[str]:
-        """Everything onto the disk; gives the directories in which that failed.
+        """Sync everything to the disk; returns the directories in which that failed.
 
-        Several at a time, since a file system writes down the syncs of many files in one go.
+        Several jobs at a time, because a file system commits the syncs of many files together.
         """
         from concurrent.futures import ThreadPoolExecutor  # not needed to start
 
@@ -371,7 +379,7 @@ class LogStore:
             points = self._read_checkpoint(directory, checkpoints.RECOVERY_POINTS)
             starts = self._read_checkpoint(directory, checkpoints.START_OFFSETS)
             dirty = self._read_checkpoint(directory, checkpoints.CLEANER_OFFSETS)
-            if dirty:  # to be written again, even when it becomes empty
+            if dirty:  # to be written again even if it becomes empty
                 self._written[path, checkpoints.CLEANER_OFFSETS] = b""
             self._high_watermarks |= self._read_checkpoint(directory, checkpoints.HIGH_WATERMARKS)
             for name in sorted(entry.name for entry in names if entry.is_dir):
@@ -380,45 +388,46 @@ class LogStore:
                     continue
                 found = _LOG_NAME.match(name)
                 if found is None or name.endswith(IGNORED_SUFFIXES) or name in IGNORED_NAMES:
-                    _log.warning("%s/%s is not a log and is left alone", path, name)
+                    _log.warning("Ignoring %s/%s: not the directory of a log", path, name)
                     continue
                 key = (found[1], int(found[2]))
-                opening = Opening(
+                params = LoadLogParams(
                     directory=directory,
                     path=f"{path}/{name}",
                     topic=key[0],
                     partition=key[1],
                     config=configs.get(key[0], self.defaults),
-                    residents=self._residents,
+                    open_segments=self._open_segments,
                     now_ms=now_ms,
                     clean=clean,
                     recovery_point=max(0, points.get(key, 0)),
                     start_offset=max(0, starts.get(key, 0)),
                     first_dirty_offset=max(0, dirty.get(key, 0)),
                 )
-                self._adopt(key, opening)
+                self._adopt(key, params)
         except LockedError:
-            raise StoreError(
+            raise LogStoreError(
                 f"{path} is in use by another process, which holds {path}/{checkpoints.LOCK}"
             ) from None
         except OSError as error:
             directory.failed(error, "open")
             directory.offline = True
 
-    def _adopt(self, key: TopicPartition, opening: Opening) -> None:
+    def _adopt(self, key: TopicPartition, params: LoadLogParams) -> None:
         other = self._logs.get(key)
         if other is not None:
-            raise StoreError(f"{other.path} and {opening.path} are the same partition")
+            raise LogStoreError(f"{other.path} and {params.path} are the same partition")
         try:
-            self._logs[key] = open_log(opening)
+            self._logs[key] = open_log(params)
         except (DamagedError, KafkaError) as damage:  # costs this partition, not the broker
-            _log.error("%s cannot be opened and is left as it is: %s", opening.path, damage)
-            self._unreadable[key] = (opening.directory, opening.path)
+            _log.error("Failed to open log %s, leaving it unchanged: %s", params.path, damage)
+            self._unreadable[key] = (params.directory, params.path)
             return
-        opening.directory.log_count += 1
+        params.directory.log_count += 1
 
     def _take_clean_shutdown(self, directory: LogDir, names: set[str]) -> bool:
-        """The file counts once: it is gone, for good, before anything is written."""
+        """True after a clean shutdown. The file is deleted, and the deletion synced, before any
+        write: left behind, it would let the start after a crash skip the recovery."""
         if checkpoints.CLEAN_SHUTDOWN not in names:
             return False
         directory.files.remove(f"{directory.path}/{checkpoints.CLEAN_SHUTDOWN}")
@@ -427,11 +436,13 @@ class LogStore:
 
     def _read_checkpoint(self, directory: LogDir, name: str) -> dict[TopicPartition, int]:
         try:
-            return checkpoints.read_offsets(directory.files.read(f"{directory.path}/{name}"))
+            return checkpoints.read_offset_checkpoint(
+                directory.files.read(f"{directory.path}/{name}")
+            )
         except FileNotFoundError:
             return {}
         except DamagedError as damage:
-            _log.warning("%s/%s is done without: %s", directory.path, name, damage)
+            _log.warning("Ignoring damaged checkpoint %s/%s: %s", directory.path, name, damage)
             return {}
 
     def _check_meta(self, directory: LogDir, node_id: int | None, cluster_id: str | None) -> None:
@@ -442,7 +453,7 @@ class LogStore:
         except FileNotFoundError:
             pass
         except DamagedError as damage:
-            _log.warning("%s is written anew: %s", path, damage)
+            _log.warning("Rewriting damaged %s: %s", path, damage)
         if known is not None:
             _compare(path, "cluster.id", known.cluster_id, cluster_id)
             _compare(path, "node.id", known.node_id, node_id)
@@ -478,13 +489,13 @@ class LogStore:
                 data = checkpoints.write_partition_metadata(topic_id)
                 files.replace(f"{path}/{checkpoints.PARTITION_METADATA}", data, sync=False)
             return open_log(
-                Opening(
+                LoadLogParams(
                     directory=directory,
                     path=path,
                     topic=topic,
                     partition=partition,
                     config=config or self.defaults,
-                    residents=self._residents,
+                    open_segments=self._open_segments,
                     now_ms=now_ms,
                     clean=True,
                 )
@@ -498,19 +509,19 @@ class LogStore:
     ) -> Iterator[tuple[str, bytes]]:
         logs = {key: log for key, log in self._logs.items() if log.dir is directory}
         points = {key: log.recovery_point for key, log in logs.items()}
-        yield checkpoints.RECOVERY_POINTS, checkpoints.write_offsets(points)
+        yield checkpoints.RECOVERY_POINTS, checkpoints.write_offset_checkpoint(points)
         starts = {
             key: log.start_offset
             for key, log in logs.items()
             if log.start_offset > log.segments.first_offset
         }
-        yield checkpoints.START_OFFSETS, checkpoints.write_offsets(starts)
+        yield checkpoints.START_OFFSETS, checkpoints.write_offset_checkpoint(starts)
         dirty = {key: log.first_dirty_offset for key, log in logs.items() if log.first_dirty_offset}
         if dirty or (directory.path, checkpoints.CLEANER_OFFSETS) in self._written:
-            yield checkpoints.CLEANER_OFFSETS, checkpoints.write_offsets(dirty)
+            yield checkpoints.CLEANER_OFFSETS, checkpoints.write_offset_checkpoint(dirty)
         if high_watermarks is not None:
             marks = {key: high_watermarks[key] for key in logs if key in high_watermarks}
-            yield checkpoints.HIGH_WATERMARKS, checkpoints.write_offsets(marks)
+            yield checkpoints.HIGH_WATERMARKS, checkpoints.write_offset_checkpoint(marks)
 
     def _unlock(self) -> None:
         for lock in self._locks:
@@ -526,13 +537,13 @@ def _open_files_max() -> int:
 
 def _compare(path: str, name: str, known: object, wanted: object) -> None:
     if known is not None and wanted is not None and known != wanted:
-        raise StoreError(f"{path} says {name}={known}, but this broker's is {wanted}")
+        raise LogStoreError(f"{path} says {name}={known}, but this broker's is {wanted}")
 
 
 def _rename_stray(directory: LogDir, path: str, topic: str, partition: int) -> None:
-    """Under a name that no start takes for a log's, for somebody to look at."""
+    """Rename a log so that no start opens it, and an operator can look at it."""
     name = _deleted_name(topic, partition).removesuffix(DELETE_SUFFIX) + STRAY_SUFFIX
-    _log.warning("%s is renamed to %s", path, name)
+    _log.warning("Renaming stray log %s to %s", path, name)
     try:
         directory.files.rename(path, f"{directory.path}/{name}")
     except OSError as error:

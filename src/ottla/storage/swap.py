@@ -1,15 +1,21 @@
-"""Cleaned segments in the place of those that they were made of, so that a crash does no harm.
+"""Replacing segments with the one that the cleaner made of them, safely against a crash.
 
-    1. <base>.log.cleaned .index.cleaned ...   written and synced, by the cleaner's process
+    1. <base>.log.cleaned .index.cleaned ...   written and synced by the cleaner's process
     2. <base>.log.swap ...                     the decision: from here on the new segment counts
     3. <old>.log.deleted ...                   the sources, the oldest first
     4. <base>.log ...
 
-Kafka's suffixes and Kafka's order, so that either of us can finish what the other began. A start
-which finds `.cleaned` discards it, and with it a `.swap` of the same or a later segment, whose
-files have not all been renamed. Any other `.swap` is finished: what it was made of goes, as far as
-its offsets reach, and it gets its name. Sources behind that, whose records are all superseded, may
-come back so; the next cleaning takes them again.
+The suffixes and their order are Kafka's, so that either broker can finish what the other began.
+At a start:
+
+    a `.cleaned` file      is deleted, and with it any `.swap` file of the same or a later segment:
+                           step 2 was not complete, so the sources are all still there
+    another `.swap` file   is the decision: the sources are deleted as far as its offsets reach, and
+                           it gets its final name
+
+The last sources may hold only superseded records, so that the offsets of the new segment do not
+reach them. They come back, with records that have newer ones later in the log; the next cleaning
+removes them again.
 """
 
 from __future__ import annotations
@@ -20,10 +26,10 @@ from typing import TYPE_CHECKING
 
 from ottla.storage import scan
 from ottla.storage.checkpoints import DamagedError
-from ottla.storage.cleaner_plan import CLEANED_SUFFIX, Cleaned
-from ottla.storage.files import Entry, Files
+from ottla.storage.cleaner_plan import CLEANED_SUFFIX, CleanedSegment
+from ottla.storage.files import DirectoryEntry, Files
 from ottla.storage.log_config import COMPACT
-from ottla.storage.segment import LOG_SUFFIX, SUFFIXES, Segment, file_name
+from ottla.storage.log_segment import LOG_SUFFIX, SUFFIXES, LogSegment, file_name
 
 if TYPE_CHECKING:
     from ottla.storage.log import Log
@@ -34,11 +40,11 @@ NAME_DIGITS = 20
 _log = logging.getLogger("ottla.storage")
 
 
-def swap_in(log: Log, cleaned: Cleaned, sources: list[Segment], now_ms: int) -> bool:
+def swap_in(log: Log, cleaned: CleanedSegment, sources: list[LogSegment], now_ms: int) -> bool:
     """Put a cleaned segment in the place of its sources; False if the log has changed meanwhile.
 
-    Nothing is done then but to remove the files of the cleaned one. OSError leaves a state that the
-    next start can finish; the directory is offline until then.
+    In that case only the cleaned segment's files are deleted. OSError leaves a state that the next
+    start can finish; the directory is offline until then.
     """
     segments = log.segments
     path = f"{log.path}/{file_name(cleaned.base_offsets[0])}"
@@ -49,17 +55,18 @@ def swap_in(log: Log, cleaned: Cleaned, sources: list[Segment], now_ms: int) -> 
     try:
         _rename(log, path, sources, now_ms)
     except OSError as error:
-        # Not even a full disk passes here: the files are no longer those that the log knows.
+        # EIO even for a full disk, which elsewhere is no reason to go offline: after a partial
+        # rename the files are not those that the log has open.
         raise OSError(errno.EIO, f"a swap stopped halfway: {error.strerror}", path) from error
     first = sources[0]
     segments.replace(
         slot,
         len(sources),
-        Segment(
+        LogSegment(
             log.dir.files,
             path,
             first.base_offset,
-            residents=segments.residents,
+            open_segments=segments.open_segments,
             interval=first.interval,
             index_size_max=first.index_size_max,
             created_ms=now_ms,
@@ -76,11 +83,12 @@ def _is_whole(files: Files, path: str, size: int) -> bool:
     return files.exists(path) and files.size(path) == size
 
 
-def _rename(log: Log, path: str, sources: list[Segment], now_ms: int) -> None:
+def _rename(log: Log, path: str, sources: list[LogSegment], now_ms: int) -> None:
     files = log.dir.files
     suffixes = [suffix for suffix in SUFFIXES if files.exists(path + suffix + CLEANED_SUFFIX)]
     for suffix in suffixes:
         files.rename(path + suffix + CLEANED_SUFFIX, path + suffix + SWAP_SUFFIX)
+    # Up to here a crash undoes the swap, from here on a start completes it.
     due_ms = now_ms + log.config.file_delete_delay_ms
     for source in sources:
         if source is not sources[0]:
@@ -91,8 +99,8 @@ def _rename(log: Log, path: str, sources: list[Segment], now_ms: int) -> None:
         files.rename(path + suffix + SWAP_SUFFIX, path + suffix)
 
 
-def _slot_of(log: Log, cleaned: Cleaned, sources: list[Segment]) -> int:
-    """Where the sources stand in the log, if they all do and may be replaced; else -1."""
+def _slot_of(log: Log, cleaned: CleanedSegment, sources: list[LogSegment]) -> int:
+    """The slot of the first source, if all sources are in the log and may be replaced; else -1."""
     segments = log.segments
     if log.dir.offline or COMPACT not in log.config.cleanup_policy:
         return -1
@@ -108,7 +116,7 @@ def _slot_of(log: Log, cleaned: Cleaned, sources: list[Segment]) -> int:
 
 
 def discard(files: Files, path: str) -> None:
-    """Remove the files of a cleaned segment that nobody wants."""
+    """Delete the files of a cleaned segment that is not swapped in."""
     for suffix in SUFFIXES:
         files.remove(path + suffix + CLEANED_SUFFIX)
 
@@ -116,8 +124,8 @@ def discard(files: Files, path: str) -> None:
 # At a start
 
 
-def finish(files: Files, path: str, entries: list[Entry]) -> None:
-    """Bring to an end the swap that a crash has interrupted."""
+def finish(files: Files, path: str, entries: list[DirectoryEntry]) -> None:
+    """Complete or undo the swaps that a crash has interrupted."""
     names = {entry.name: entry.size for entry in entries if not entry.is_dir}
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
@@ -125,22 +133,22 @@ def finish(files: Files, path: str, entries: list[Entry]) -> None:
     finished = []
     for name in swaps:
         if _base(name) >= begun or _base(name) < 0:
-            _log.warning("%s/%s is discarded: its swap was not decided", path, name)
+            _log.warning("Deleting %s/%s: its swap was not decided before the crash", path, name)
             files.remove(f"{path}/{name}")
         else:
             finished.append(name)
-    for name in cleaned:  # last: without them, what is left of such a swap would look decided
+    for name in cleaned:  # after the `.swap` files: those left without them would look decided
         files.remove(f"{path}/{name}")
     logs = [name for name in finished if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     for name in logs:
         _make_way(files, path, name, names)
     for name in logs + [name for name in finished if name not in logs]:
-        _log.warning("%s/%s: the swap that was interrupted is finished", path, name)
+        _log.warning("Completing the interrupted swap of %s/%s", path, name)
         files.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
 
 
 def _make_way(files: Files, path: str, name: str, names: dict[str, int]) -> None:
-    """Remove the segments that the swapped one was made of, as far as its offsets reach."""
+    """Delete the segments that the new one was made of, as far as its offsets reach."""
     base = _base(name)
     end = max(base + 1, _next_offset(files, f"{path}/{name}", names[name], base))
     for suffix in SUFFIXES[::-1]:

@@ -1,46 +1,50 @@
-"""Taking records off a log: the oldest, when they are no longer wanted; the newest, when the leader
-has others in their place (KIP-101)."""
+"""Removing records from a log: the oldest, by retention or DeleteRecords; the newest, where the
+leader's log has other records at these offsets (KIP-101).
+
+Files are renamed first and deleted later, so that a fetch under way can finish and a crash in
+between leaves a log that a start can open: the oldest segments go oldest first, the newest ones
+newest first, and what is left is always one range of offsets without a hole.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ottla.storage import retention
-from ottla.storage.producers import Producers
+from ottla.storage.producers import PartitionProducers
 from ottla.storage.replay import load_producers
 
 if TYPE_CHECKING:
     from ottla.storage.log import Log
-    from ottla.storage.segment import Segment
+    from ottla.storage.log_segment import LogSegment
 
 
-def retain(log: Log, now_ms: int, high_watermark: int) -> int:
-    """Drop the segments that retention has done with; gives how many."""
-    count = retention.expired(log, now_ms, high_watermark)
+def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> int:
+    """Delete the segments that retention no longer keeps; returns how many."""
+    count = retention.count_past_retention(log, now_ms, high_watermark)
     if count:
-        drop_first(log, count, now_ms)
+        delete_oldest_segments(log, count, now_ms)
     return count
 
 
-def advance_start(log: Log, offset: int, now_ms: int) -> None:
-    """DeleteRecords: the log starts at `offset`, and segments wholly below it go."""
-    log.start_offset = offset
-    log.epochs.truncate_from_start(offset)
+def advance_start_offset(log: Log, offset: int, now_ms: int) -> None:
+    """DeleteRecords: the log starts at `offset`; segments wholly below it are deleted."""
+    assert log.start_offset < offset <= log.end_offset  # records once deleted never come back
+    log.start_moved(offset)
     count = log.segments.slot(offset)
     if count:
-        drop_first(log, count, now_ms)
+        delete_oldest_segments(log, count, now_ms)
 
 
-def drop_first(log: Log, count: int, now_ms: int) -> None:
+def delete_oldest_segments(log: Log, count: int, now_ms: int) -> None:
     if count == len(log.segments):
-        log.roll(now_ms)
+        log.roll(now_ms)  # a log always has an active segment, whose name keeps its end offset
     taken = log.segments.take_first(count)
-    log.start_offset = max(log.start_offset, log.segments.first_offset)
-    log.epochs.truncate_from_start(log.start_offset)
-    discard(log, taken, now_ms)
+    log.start_moved(max(log.start_offset, log.segments.first_offset))
+    delete_segments(log, taken, now_ms)
 
 
-def discard(log: Log, taken: list[Segment], now_ms: int) -> None:
+def delete_segments(log: Log, taken: list[LogSegment], now_ms: int) -> None:
     for segment in taken:
         log.snapshots.remove(segment.base_offset)
     log.segments.discard(taken, now_ms + log.config.file_delete_delay_ms)
@@ -50,36 +54,30 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     """Cut off the batches from the one that holds `offset` on."""
     segments = log.segments
     slot = segments.slot(offset)
-    segments[slot].position_of(offset)  # damage shows here, where nothing is changed yet
-    discard(log, segments.take_from(slot + 1), now_ms)
+    segments[slot].position_of(offset)  # raises for damage while nothing is changed yet
+    delete_segments(log, segments.take_from(slot + 1), now_ms)
     active = segments.active
+    assert active.base_offset <= offset
     before = active.size
     active.truncate(offset)
     segments.size -= before - active.size
-    _ends_at(log, offset)
+    log.end_moved(offset)
+    # A snapshot beyond the cut knows sequences of batches that are gone: it would refuse the
+    # batches that the new leader has in their place.
     for snapshot in sorted(log.snapshots.offsets):
         if snapshot > offset:
             log.snapshots.remove(snapshot)
     log.replace_producers(load_producers(log.snapshots, list(segments), offset, now_ms))
 
 
-def start_over(log: Log, offset: int, now_ms: int) -> None:
-    """Drop everything; the next record gets `offset`."""
+def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
+    """Delete all records; the next one gets `offset`."""
     segments = log.segments
-    discard(log, segments.take_from(0), now_ms)
+    delete_segments(log, segments.take_from(0), now_ms)
     segments.add(segments.make(offset, log.config, now_ms))
-    log.start_offset = offset
-    _ends_at(log, offset)
+    log.start_moved(offset)
+    log.end_moved(offset)
     log.epochs.clear()
     for snapshot in sorted(log.snapshots.offsets):
         log.snapshots.remove(snapshot)
-    log.replace_producers(Producers())
-
-
-def _ends_at(log: Log, offset: int) -> None:
-    log.end_offset = offset
-    log.start_offset = min(log.start_offset, offset)
-    log.recovery_point = min(log.recovery_point, offset)
-    log.first_dirty_offset = min(log.first_dirty_offset, offset)
-    log.epochs.truncate_from_end(offset)
-    log.generation += 1
+    log.replace_producers(PartitionProducers())

@@ -1,6 +1,17 @@
-"""Kafka Streams' model in Python: topologies of processors, run as tasks on Spark.
+"""Kafka Streams in Python: topologies of streams, tables and processors, run as tasks on Spark.
 
-No file here but those in run/ imports pyspark: a topology is built, tested and described without.
+    topology = Topology()
+    words = topology.stream("text", key=String(), value=String()).flat_map_values(str.split)
+    words.group_by(lambda word: word, key=String()).count(store="counts").to_stream().to("counts")
+
+    topology.py           where a topology begins: streams, tables, global tables, processors
+    stream.py, table.py   the DSL: KStream and KTable
+    driver.py             TopologyTestDriver: runs a topology in a unit test
+
+The DSL only writes a graph (ottla.engine.graph); the operators are the engine's. `run/` starts a
+topology on Spark and is the only folder here that imports pyspark, so a topology can be built,
+tested and described without Spark. Names, defaults and error texts are Kafka Streams' own. This
+room must not import `sql` or `connect`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,8 +46,8 @@ from ottla.engine.failures import (
 from ottla.engine.graph import TopologyError
 from ottla.engine.processors import (
     Cancellable,
-    Context,
     Processor,
+    ProcessorContext,
     PunctuationType,
 )
 from ottla.engine.records import (
@@ -47,7 +58,6 @@ from ottla.engine.records import (
     Window,
     Windowed,
 )
-from ottla.engine.serdes import Pickle, SessionWindowed, TimeWindowed
 from ottla.engine.stores import (
     KeyValueStore,
     SessionStore,
@@ -60,7 +70,8 @@ from ottla.engine.stores import (
     window_store,
 )
 from ottla.engine.suppression import Suppressed
-from ottla.engine.table_steps import ValueTransformer
+from ottla.engine.table_processors import ValueTransformer
+from ottla.engine.windowed_serdes import Pickle, SessionWindowed, TimeWindowed
 from ottla.engine.windows import (
     JoinWindows,
     SessionWindows,
@@ -74,21 +85,21 @@ from ottla.engine.windows import (
     unlimited,
     within,
 )
-from ottla.streams.cogrouped import Cogrouped, WindowedCogrouped
+from ottla.streams.cogrouped import CogroupedKStream, WindowedCogroupedKStream
 from ottla.streams.driver import TopologyTestDriver
 from ottla.streams.driver_topics import InputTopic, OutputTopic
 from ottla.streams.global_table import GlobalKTable
-from ottla.streams.grouped import GroupedStream, GroupedTable
-from ottla.streams.stream import Stream
+from ottla.streams.grouped import KGroupedStream, KGroupedTable
+from ottla.streams.stream import KStream
 from ottla.streams.suppress import (
     EMIT_EARLY,
     SHUT_DOWN,
     until_time_limit,
     until_window_closes,
 )
-from ottla.streams.table import Table
+from ottla.streams.table import KTable
 from ottla.streams.topology import Topology
-from ottla.streams.windowed import EmitStrategy, WindowedStream
+from ottla.streams.windowed import EmitStrategy, WindowedKStream
 
 if TYPE_CHECKING:
     from ottla.streams.run.application import Application, ApplicationState, Reaction
@@ -103,8 +114,7 @@ __all__ = [
     "Bytes",
     "Cancellable",
     "Change",
-    "Cogrouped",
-    "Context",
+    "CogroupedKStream",
     "Double",
     "EmitStrategy",
     "Failure",
@@ -112,19 +122,22 @@ __all__ = [
     "Float",
     "GenericRecord",
     "GlobalKTable",
-    "GroupedStream",
-    "GroupedTable",
     "InputTopic",
     "Int",
     "JoinWindows",
     "Json",
     "JsonSchema",
+    "KGroupedStream",
+    "KGroupedTable",
+    "KStream",
+    "KTable",
     "KeyValueStore",
     "List",
     "Long",
     "OutputTopic",
     "Pickle",
     "Processor",
+    "ProcessorContext",
     "Protobuf",
     "PunctuationType",
     "Reaction",
@@ -139,11 +152,9 @@ __all__ = [
     "SlidingWindows",
     "StoreKind",
     "StoreSpec",
-    "Stream",
     "StreamsError",
     "String",
     "Suppressed",
-    "Table",
     "TimeWindowed",
     "TimeWindows",
     "TimestampedKeyValueStore",
@@ -157,8 +168,8 @@ __all__ = [
     "Window",
     "WindowStore",
     "Windowed",
-    "WindowedCogrouped",
-    "WindowedStream",
+    "WindowedCogroupedKStream",
+    "WindowedKStream",
     "dead_letters",
     "fail",
     "hopping",
@@ -177,7 +188,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What runs topologies needs Spark: it is imported when somebody asks for it."""
+    """Imports what needs Spark on first use."""
     if name not in ("Application", "ApplicationState", "Reaction"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ottla.streams.run import application

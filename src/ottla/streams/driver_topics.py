@@ -1,4 +1,4 @@
-"""The topics of a TopologyTestDriver, as a test writes and reads them."""
+"""The topics that a test writes and reads through a TopologyTestDriver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.client.serde import Serde
 from ottla.client.serde_arguments import serialized
-from ottla.engine.records import AnyRecord, Headers, Output, Record
+from ottla.engine.records import AnyRecord, Headers, OutputRow, Record
 
 Pipe = Callable[[str, bytes | None, bytes | None, int, Headers], None]
 
@@ -64,23 +64,23 @@ class InputTopic:
         start_timestamp: int | None = None,
         advance: int = 0,
     ) -> None:
-        """From `start_timestamp` on in steps of `advance`; without, as the topic counts."""
+        """With timestamps from `start_timestamp` in steps of `advance`, else the topic's own."""
         for number, (key, value) in enumerate(pairs):
             timestamp = None if start_timestamp is None else start_timestamp + number * advance
             self.pipe_input(key, value, timestamp=timestamp)
 
     def advance_time(self, advance_ms: int) -> None:
-        """For the records that are given no time."""
+        """Advances the time of records without a timestamp."""
         if advance_ms < 0:
             raise ValueError("advance_ms must be 0 or more")
         self._next += advance_ms
 
 
 class OutputTopic:
-    """Each record is read once, in order."""
+    """Returns each record once, in order."""
 
     def __init__(
-        self, topic: str, key: Serde[Any], value: Serde[Any], waiting: deque[Output]
+        self, topic: str, key: Serde[Any], value: Serde[Any], waiting: deque[OutputRow]
     ) -> None:
         self.topic = topic
         self._key = key

@@ -1,4 +1,4 @@
-"""A table that every task has whole, and what keeps it up to date."""
+"""Global tables, of which every task sees all partitions, and their stores in a test driver."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import Any, Generic, TypeVar
 
 from ottla.client.serde import Serde
 from ottla.engine.cells import Cells
-from ottla.engine.graph import GlobalTable
-from ottla.engine.records import AnyRecord, Input, Record
-from ottla.engine.stores import AnyStore, TimestampedKeyValueStore
-from ottla.streams.building import Builder
+from ottla.engine.graph import GlobalTableNode
+from ottla.engine.records import AnyRecord, InputRow, Record
+from ottla.engine.stores import StateStore, TimestampedKeyValueStore
+from ottla.streams.internal_streams_builder import InternalStreamsBuilder
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class GlobalKTable(Generic[K, V]):
-    """What `Topology.global_table` gives: the right side of joins. `store` names its store."""
+    """The result of `Topology.global_table`: the right side of joins. `store` is its name."""
 
-    def __init__(self, builder: Builder, store: str, key: Serde[K], value: Serde[V]) -> None:
+    def __init__(
+        self, builder: InternalStreamsBuilder, store: str, key: Serde[K], value: Serde[V]
+    ) -> None:
         self.builder = builder
         self.store = store
         self.key_serde = key
@@ -27,11 +29,13 @@ class GlobalKTable(Generic[K, V]):
 
 
 class GlobalStores:
-    """The stores of some global tables; `apply` takes rows of their topics, in order."""
+    """The stores of global tables; `apply` takes the rows of their topics, in order."""
 
-    def __init__(self, tables: Iterable[GlobalTable], open_cells: Callable[[str], Cells]) -> None:
-        self.stores: dict[str, AnyStore] = {}
-        self._by_topic: dict[str, tuple[GlobalTable, TimestampedKeyValueStore[Any, Any]]] = {}
+    def __init__(
+        self, tables: Iterable[GlobalTableNode], open_cells: Callable[[str], Cells]
+    ) -> None:
+        self.stores: dict[str, StateStore] = {}
+        self._by_topic: dict[str, tuple[GlobalTableNode, TimestampedKeyValueStore[Any, Any]]] = {}
         for table in tables:
             name = table.store.name
             store = TimestampedKeyValueStore[Any, Any](table.store, open_cells(name), table.topic)
@@ -42,8 +46,8 @@ class GlobalStores:
     def topics(self) -> list[str]:
         return list(self._by_topic)
 
-    def apply(self, rows: Iterable[Input]) -> None:
-        """A row without key is passed over, as in Kafka."""
+    def apply(self, rows: Iterable[InputRow]) -> None:
+        """Skips rows with a null key, as Kafka does."""
         for row in rows:
             table, store = self._by_topic[row.topic]
             key = table.key.deserialize_with_headers(row.topic, row.headers, row.key)

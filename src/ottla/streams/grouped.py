@@ -1,4 +1,4 @@
-"""Records by key, and tables by another key: what they are counted, reduced and aggregated from."""
+"""Grouped streams and tables, which are counted, reduced or aggregated."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.client.serde import Long, Serde
 from ottla.engine.aggregates import (
-    Aggregate,
-    AggregateTable,
     Aggregator,
     Initializer,
-    counted,
-    reducing,
-    uncounted,
-    zero,
+    KStreamAggregate,
+    KTableAggregate,
+    count_aggregator,
+    count_initializer,
+    count_subtractor,
+    reduce_aggregator,
 )
-from ottla.engine.changes import Changed
-from ottla.engine.graph import Repartition
+from ottla.engine.changed_serde import ChangedSerde
+from ottla.engine.graph import RepartitionNode
 from ottla.engine.stores import StoreSpec
 from ottla.engine.views import TableOperation
 from ottla.engine.windows import AggregateWindows
-from ottla.streams.building import Builder
-from ottla.streams.cogrouped import Cogrouped
-from ottla.streams.windowed import WindowedStream
+from ottla.streams.cogrouped import CogroupedKStream
+from ottla.streams.internal_streams_builder import InternalStreamsBuilder
+from ottla.streams.windowed import WindowedKStream
 
 if TYPE_CHECKING:
-    from ottla.streams.stream import Stream
-    from ottla.streams.table import Table
+    from ottla.streams.stream import KStream
+    from ottla.streams.table import KTable
 
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
 
-class GroupedStream(Generic[K, V]):
-    """`name`: of the repartition topic, where there is one; else it is called after the store."""
+class KGroupedStream(Generic[K, V]):
+    """`name` names the repartition topic, if there is one; by default the store does."""
 
     def __init__(
         self,
-        stream: Stream[K, V],
+        stream: KStream[K, V],
         key: Serde[K] | None,
         value: Serde[V] | None,
         *,
@@ -58,10 +58,10 @@ class GroupedStream(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[K, int]:
-        """How many records with a value each key has had."""
+    ) -> KTable[K, int]:
+        """The number of records with a non-null value by key."""
         spec = self._spec("KSTREAM-AGGREGATE-", store, Long(), cached, changelog)
-        operation = Aggregate(spec, counted, zero)
+        operation = KStreamAggregate(spec, count_aggregator, count_initializer)
         return self._table("KSTREAM-AGGREGATE-", name, operation, spec, store)
 
     def reduce(
@@ -72,10 +72,10 @@ class GroupedStream(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[K, V]:
+    ) -> KTable[K, V]:
         """`reducer(aggregate, value)`; the first value is the first aggregate."""
         spec = self._spec("KSTREAM-REDUCE-", store, self.value_serde, cached, changelog)
-        operation = Aggregate(spec, reducing(reducer), None)
+        operation = KStreamAggregate(spec, reduce_aggregator(reducer), None)
         return self._table("KSTREAM-REDUCE-", name, operation, spec, store)
 
     def aggregate(
@@ -88,19 +88,19 @@ class GroupedStream(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[K, A]:
-        """`aggregator(key, value, aggregate)`, begun with what `initializer()` gives."""
+    ) -> KTable[K, A]:
+        """`aggregator(key, value, aggregate)`, starting with `initializer()`."""
         spec = self._spec("KSTREAM-AGGREGATE-", store, value, cached, changelog)
-        operation = Aggregate(spec, aggregator, initializer)
+        operation = KStreamAggregate(spec, aggregator, initializer)
         return self._table("KSTREAM-AGGREGATE-", name, operation, spec, store)
 
-    def windowed_by(self, windows: AggregateWindows) -> WindowedStream[K, V]:
+    def windowed_by(self, windows: AggregateWindows) -> WindowedKStream[K, V]:
         """`tumbling(...)`, `hopping(...)`, `sliding(...)`, `session(...)`, `unlimited()`."""
-        return WindowedStream(self, windows)
+        return WindowedKStream(self, windows)
 
-    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> Cogrouped[K, A]:
-        """Begins an aggregate of several streams: `aggregator(key, value, aggregate)`."""
-        return Cogrouped([(self, aggregator)])
+    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
+        """Starts an aggregate of several streams: `aggregator(key, value, aggregate)`."""
+        return CogroupedKStream([(self, aggregator)])
 
     def _spec(
         self,
@@ -121,28 +121,30 @@ class GroupedStream(Generic[K, V]):
         operation: TableOperation,
         spec: StoreSpec,
         store: str | None,
-    ) -> Table[K, Any]:
-        from ottla.streams.table import Table
+    ) -> KTable[K, Any]:
+        from ottla.streams.table import KTable
 
         builder = self.builder
         node = builder.new_name(prefix, name)
         parent = self.repartitioned(spec.name)
         builder.processor(node, operation, [parent.node], stores=[spec])
         value = builder.outside(spec.value)
-        return Table(builder, node, spec.key, value, operation, sources=parent.sources, store=store)
+        return KTable(
+            builder, node, spec.key, value, operation, sources=parent.sources, store=store
+        )
 
-    def repartitioned(self, store: str) -> Stream[K, V]:
-        """The stream whose records lie with their keys; its topic is called after the store."""
+    def repartitioned(self, store: str) -> KStream[K, V]:
+        """The stream partitioned by key; a repartition topic is named after the store."""
         prefix = self.name or store
         return self.stream.repartitioned(prefix, key=self.key_serde, value=self.value_serde)
 
 
-class GroupedTable(Generic[K, V]):
-    """A table under other keys: values leave one group and come to another."""
+class KGroupedTable(Generic[K, V]):
+    """A table grouped by another key: an update moves a value from one group to another."""
 
     def __init__(
         self,
-        builder: Builder,
+        builder: InternalStreamsBuilder,
         node: str,
         key: Serde[K] | None,
         value: Serde[V] | None,
@@ -162,10 +164,18 @@ class GroupedTable(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[K, int]:
-        """How many keys of the table are in each group."""
+    ) -> KTable[K, int]:
+        """The number of the table's keys in each group."""
         spec = self._spec(store, Long(), cached, changelog)
-        return self._table("KTABLE-AGGREGATE-", name, spec, store, counted, uncounted, zero)
+        return self._table(
+            "KTABLE-AGGREGATE-",
+            name,
+            spec,
+            store,
+            count_aggregator,
+            count_subtractor,
+            count_initializer,
+        )
 
     def reduce(
         self,
@@ -176,10 +186,10 @@ class GroupedTable(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[K, V]:
+    ) -> KTable[K, V]:
         """`adder(aggregate, new value)`, `subtractor(aggregate, old value)`."""
         spec = self._spec(store, self.value_serde, cached, changelog)
-        add, subtract = reducing(adder), reducing(subtractor)
+        add, subtract = reduce_aggregator(adder), reduce_aggregator(subtractor)
         return self._table("KTABLE-REDUCE-", name, spec, store, add, subtract, None)
 
     def aggregate(
@@ -193,7 +203,7 @@ class GroupedTable(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[K, A]:
+    ) -> KTable[K, A]:
         """`adder(key, new value, aggregate)`, `subtractor(key, old value, aggregate)`."""
         spec = self._spec(store, value, cached, changelog)
         prefix = "KTABLE-AGGREGATE-"
@@ -215,20 +225,20 @@ class GroupedTable(Generic[K, V]):
         adder: Aggregator,
         subtractor: Aggregator,
         initializer: Initializer | None,
-    ) -> Table[K, Any]:
-        from ottla.streams.table import Table
+    ) -> KTable[K, Any]:
+        from ottla.streams.table import KTable
 
         builder = self.builder
         sink = builder.new_name("KSTREAM-SINK-", None if name is None else f"{name}-sink")
         source = builder.new_name("KSTREAM-SOURCE-", None if name is None else f"{name}-source")
         node = builder.new_name(prefix, name)
         topic = f"{self.name or spec.name}-repartition"
-        changed = Changed(builder.inner_value(self.value_serde))
-        builder.add(Repartition(source, sink, topic, spec.key, changed, [self.node]))
-        operation = AggregateTable(
+        changed = ChangedSerde(builder.inner_value(self.value_serde))
+        builder.add(RepartitionNode(source, sink, topic, spec.key, changed, [self.node]))
+        operation = KTableAggregate(
             spec, adder=adder, subtractor=subtractor, initializer=initializer
         )
         builder.processor(node, operation, [source], stores=[spec])
         sources = frozenset((source,))
         value = builder.outside(spec.value)
-        return Table(builder, node, spec.key, value, operation, sources=sources, store=store)
+        return KTable(builder, node, spec.key, value, operation, sources=sources, store=store)

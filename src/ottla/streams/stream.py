@@ -1,7 +1,7 @@
-"""Stream: records, one after the other, and what can be done with them. (Kafka: KStream.)
+"""KStream: a stream of records and its operations.
 
-Functions may take (value) or (key, value). An operation that can change the key makes what needs
-keys below it repartition; those whose name ends in `_values` leave keys alone.
+Functions may take (value) or (key, value). After an operation that can change the key, operations
+that need the key repartition; those whose name ends in `_values` keep the key.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from ottla.client.serde import Serde
-from ottla.engine.graph import Partitioner, Sink, Supplier
+from ottla.engine.graph import ProcessorSupplier, SinkNode, StreamPartitioner
 from ottla.engine.records import AnyRecord
 from ottla.engine.stateless import (
-    Filter,
-    FixedKeys,
-    FlatMap,
-    FlatMapValues,
-    Map,
-    MapValues,
-    Pass,
-    Peek,
-    SelectKey,
+    FixedKeyProcessor,
+    KStreamFilter,
+    KStreamFlatMap,
+    KStreamFlatMapValues,
+    KStreamMap,
+    KStreamMapValues,
+    KStreamPassThrough,
+    KStreamPeek,
+    KStreamSelectKey,
 )
 from ottla.engine.stores import StoreSpec
 from ottla.engine.table_join import INNER, LEFT, OUTER
-from ottla.engine.table_steps import SourceTable
+from ottla.engine.table_processors import KTableSource
 from ottla.engine.windows import JoinWindows
-from ottla.streams.branches import Branched
-from ottla.streams.building import Builder, checked_name
+from ottla.streams.branched_stream import BranchedKStream
 from ottla.streams.global_table import GlobalKTable
-from ottla.streams.grouped import GroupedStream
-from ottla.streams.stream_joins import joined
-from ottla.streams.table import Table
+from ottla.streams.grouped import KGroupedStream
+from ottla.streams.internal_streams_builder import InternalStreamsBuilder, checked_name
+from ottla.streams.stream_joins import join_stream
+from ottla.streams.table import KTable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,15 +44,15 @@ ByValue = Callable[[V], V2]
 ByKeyAndValue = Callable[[K, V], V2]
 
 
-class Stream(Generic[K, V]):
-    """`node` is the name of the last node; `sources` are where its records come in.
+class KStream(Generic[K, V]):
+    """`node` is the name of the last node; `sources` are the names of its sources.
 
-    `rekeyed`: keys may have changed, so that records need not lie in the partition of their key.
+    `rekeyed`: keys may have changed, so a record may not be in the partition of its key.
     """
 
     def __init__(
         self,
-        builder: Builder,
+        builder: InternalStreamsBuilder,
         node: str,
         key: Serde[K] | None,
         value: Serde[V] | None,
@@ -71,16 +71,16 @@ class Stream(Generic[K, V]):
 
     def filter(
         self, predicate: ByValue[V, Any] | ByKeyAndValue[K, V, Any], *, name: str | None = None
-    ) -> Stream[K, V]:
-        """The records for which it holds."""
-        node = self._add("KSTREAM-FILTER-", name, lambda: Filter(predicate))
+    ) -> KStream[K, V]:
+        """The records for which the predicate holds."""
+        node = self._add("KSTREAM-FILTER-", name, lambda: KStreamFilter(predicate))
         return self.at(node)
 
     def filter_not(
         self, predicate: ByValue[V, Any] | ByKeyAndValue[K, V, Any], *, name: str | None = None
-    ) -> Stream[K, V]:
-        """The records for which it does not hold."""
-        node = self._add("KSTREAM-FILTER-", name, lambda: Filter(predicate, wanted=False))
+    ) -> KStream[K, V]:
+        """The records for which the predicate does not hold."""
+        node = self._add("KSTREAM-FILTER-", name, lambda: KStreamFilter(predicate, wanted=False))
         return self.at(node)
 
     def map(
@@ -90,9 +90,9 @@ class Stream(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
-    ) -> Stream[K2, V2]:
+    ) -> KStream[K2, V2]:
         """A new key and a new value for each record."""
-        node = self._add("KSTREAM-MAP-", name, lambda: Map(mapper))
+        node = self._add("KSTREAM-MAP-", name, lambda: KStreamMap(mapper))
         return self._new(node, key, value, rekeyed=True)
 
     def map_values(
@@ -101,9 +101,9 @@ class Stream(Generic[K, V]):
         *,
         value: Serde[V2] | None = None,
         name: str | None = None,
-    ) -> Stream[K, V2]:
+    ) -> KStream[K, V2]:
         """A new value for each record."""
-        node = self._add("KSTREAM-MAPVALUES-", name, lambda: MapValues(mapper))
+        node = self._add("KSTREAM-MAPVALUES-", name, lambda: KStreamMapValues(mapper))
         return self._new(node, self.key_serde, value)
 
     def flat_map(
@@ -113,9 +113,9 @@ class Stream(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
-    ) -> Stream[K2, V2]:
-        """Any number of records for each one."""
-        node = self._add("KSTREAM-FLATMAP-", name, lambda: FlatMap(mapper))
+    ) -> KStream[K2, V2]:
+        """Any number of records for each record."""
+        node = self._add("KSTREAM-FLATMAP-", name, lambda: KStreamFlatMap(mapper))
         return self._new(node, key, value, rekeyed=True)
 
     def flat_map_values(
@@ -124,9 +124,9 @@ class Stream(Generic[K, V]):
         *,
         value: Serde[V2] | None = None,
         name: str | None = None,
-    ) -> Stream[K, V2]:
+    ) -> KStream[K, V2]:
         """Any number of values for each record, all under its key."""
-        node = self._add("KSTREAM-FLATMAPVALUES-", name, lambda: FlatMapValues(mapper))
+        node = self._add("KSTREAM-FLATMAPVALUES-", name, lambda: KStreamFlatMapValues(mapper))
         return self._new(node, self.key_serde, value)
 
     def select_key(
@@ -135,38 +135,38 @@ class Stream(Generic[K, V]):
         *,
         key: Serde[K2] | None = None,
         name: str | None = None,
-    ) -> Stream[K2, V]:
+    ) -> KStream[K2, V]:
         """The same values under other keys."""
-        node = self._add("KSTREAM-KEY-SELECT-", name, lambda: SelectKey(selector))
+        node = self._add("KSTREAM-KEY-SELECT-", name, lambda: KStreamSelectKey(selector))
         return self._new(node, key, self.value_serde, rekeyed=True)
 
     def peek(
         self, action: ByValue[V, Any] | ByKeyAndValue[K, V, Any], *, name: str | None = None
-    ) -> Stream[K, V]:
-        """Does something for each record, and hands it on."""
-        node = self._add("KSTREAM-PEEK-", name, lambda: Peek(action), pure=False)
+    ) -> KStream[K, V]:
+        """Calls `action` for each record and forwards it."""
+        node = self._add("KSTREAM-PEEK-", name, lambda: KStreamPeek(action), pure=False)
         return self.at(node)
 
     def foreach(
         self, action: ByValue[V, Any] | ByKeyAndValue[K, V, Any], *, name: str | None = None
     ) -> None:
-        """Does something for each record; here the stream ends."""
-        self._add("KSTREAM-FOREACH-", name, lambda: Peek(action, last=True), pure=False)
+        """Calls `action` for each record; ends the stream."""
+        self._add("KSTREAM-FOREACH-", name, lambda: KStreamPeek(action, last=True), pure=False)
 
     def print(self, label: str | None = None, *, name: str | None = None) -> None:
-        """Prints each record, as Kafka's Printed.toSysOut does; here the stream ends."""
+        """Prints each record, as Kafka's Printed.toSysOut does; ends the stream."""
         text = self.node if label is None else label
 
         def show(key: Any, value: Any) -> None:
             print(f"[{text}]: {key}, {value}", flush=True)
 
-        self._add("KSTREAM-PRINTER-", name, lambda: Peek(show, last=True), pure=False)
+        self._add("KSTREAM-PRINTER-", name, lambda: KStreamPeek(show, last=True), pure=False)
 
-    def merge(self, other: Stream[K, V], *, name: str | None = None) -> Stream[K, V]:
-        """The records of both; no order between them is promised."""
+    def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
+        """The records of both streams, without an order between them."""
         node = self.builder.new_name("KSTREAM-MERGE-", name)
-        self.builder.processor(node, Pass, [self.node, other.node])
-        return Stream(
+        self.builder.processor(node, KStreamPassThrough, [self.node, other.node])
+        return KStream(
             self.builder,
             node,
             _either(self.key_serde, other.key_serde),
@@ -175,9 +175,9 @@ class Stream(Generic[K, V]):
             rekeyed=self.rekeyed or other.rekeyed,
         )
 
-    def split(self, *, name: str | None = None) -> Branched[K, V]:
-        """Begins `split().branch(...).branch(...).default_branch()`."""
-        return Branched(self, name)
+    def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
+        """Starts `split().branch(...).branch(...).default_branch()`."""
+        return BranchedKStream(self, name)
 
     # -- to topics
 
@@ -187,15 +187,15 @@ class Stream(Generic[K, V]):
         *,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
-        partitioner: Partitioner | None = None,
+        partitioner: StreamPartitioner | None = None,
         name: str | None = None,
     ) -> None:
-        """Writes to a topic, or to the one that a function of the record names."""
+        """Writes to a topic, or to the one that a function of the record returns."""
         builder = self.builder
         node = builder.new_name("KSTREAM-SINK-", name)
         where = f"the topic {topic}" if isinstance(topic, str) else "the topics of to()"
         builder.add(
-            Sink(
+            SinkNode(
                 node,
                 topic,
                 builder.key_serde(key or self.key_serde, where),
@@ -211,10 +211,10 @@ class Stream(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         partitions: int | None = None,
-        partitioner: Partitioner | None = None,
+        partitioner: StreamPartitioner | None = None,
         name: str | None = None,
-    ) -> Stream[K, V]:
-        """Through a topic of the application's own, `<application id>-<name>-repartition`."""
+    ) -> KStream[K, V]:
+        """Writes to and reads from `<application id>-<name>-repartition`."""
         builder = self.builder
         key, value = key or self.key_serde, value or self.value_serde
         source = builder.repartition(
@@ -224,9 +224,9 @@ class Stream(Generic[K, V]):
             value,
             partitions=partitions,
             partitioner=partitioner,
-            asked=True,
+            explicit=True,
         )
-        return Stream(builder, source, key, value, sources=frozenset((source,)))
+        return KStream(builder, source, key, value, sources=frozenset((source,)))
 
     def repartitioned(
         self,
@@ -235,13 +235,13 @@ class Stream(Generic[K, V]):
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
         keyless: bool = False,
-    ) -> Stream[K, V]:
-        """For what needs records in the partitions of their keys: itself, if they lie there."""
+    ) -> KStream[K, V]:
+        """The stream partitioned by key; the stream itself if it is already."""
         if not self.rekeyed:
             return self
         key, value = key or self.key_serde, value or self.value_serde
         source = self.builder.repartition(self.node, prefix, key, value, keyless=keyless)
-        return Stream(self.builder, source, key, value, sources=frozenset((source,)))
+        return KStream(self.builder, source, key, value, sources=frozenset((source,)))
 
     # -- to tables
 
@@ -251,9 +251,9 @@ class Stream(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         name: str | None = None,
-    ) -> GroupedStream[K, V]:
-        """By the keys that records have; `name` names the repartition topic, if there is one."""
-        return GroupedStream(self, key or self.key_serde, value or self.value_serde, name=name)
+    ) -> KGroupedStream[K, V]:
+        """Groups by the records' keys; `name` names the repartition topic, if there is one."""
+        return KGroupedStream(self, key or self.key_serde, value or self.value_serde, name=name)
 
     def group_by(
         self,
@@ -262,10 +262,10 @@ class Stream(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V] | None = None,
         name: str | None = None,
-    ) -> GroupedStream[K2, V]:
-        """By a new key."""
+    ) -> KGroupedStream[K2, V]:
+        """Groups by a new key."""
         selected = self.select_key(selector, key=key, name=name)
-        return GroupedStream(selected, key, value or self.value_serde, name=name)
+        return KGroupedStream(selected, key, value or self.value_serde, name=name)
 
     def to_table(
         self,
@@ -276,8 +276,8 @@ class Stream(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[K, V]:
-        """Each record as an update of a table: None deletes."""
+    ) -> KTable[K, V]:
+        """Each record updates a table; None deletes."""
         builder = self.builder
         node = builder.new_name("KSTREAM-TOTABLE-", name)
         key, value = key or self.key_serde, value or self.value_serde
@@ -290,17 +290,17 @@ class Stream(Generic[K, V]):
             builder.graph.add_store(spec)
             builder.graph.connect(node, [spec.name])
 
-        operation = SourceTable(spec, materialize)
+        operation = KTableSource(spec, materialize)
         builder.processor(node, operation, [parent.node])
         if store is not None:
             operation.materialize()
-        return Table(builder, node, key, value, operation, sources=parent.sources, store=store)
+        return KTable(builder, node, key, value, operation, sources=parent.sources, store=store)
 
     # -- joins
 
     def join(
         self,
-        other: Stream[K, V2] | Table[K, V2] | GlobalKTable[K2, V2],
+        other: KStream[K, V2] | KTable[K, V2] | GlobalKTable[K2, V2],
         joiner: Callable[[V, V2], V3] | Callable[[K, V, V2], V3],
         windows: JoinWindows | None = None,
         *,
@@ -308,19 +308,19 @@ class Stream(Generic[K, V]):
         value: Serde[V3] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> Stream[K, V3]:
-        """With a stream, in `windows`; with a table; with a global one, by the key `on` gives.
+    ) -> KStream[K, V3]:
+        """Joins with a stream in `windows`, with a table, or with a global table by the key `on`.
 
-        `joiner` takes (left, right) or (key, left, right). `store` is what the names of the
-        stores begin with, where two streams are joined.
+        `joiner` takes (left, right) or (key, left, right). `store` is the prefix of the stores'
+        names in a join of two streams.
         """
-        return joined(
+        return join_stream(
             self, other, joiner, windows, INNER, on=on, value=value, store=store, name=name
         )
 
     def left_join(
         self,
-        other: Stream[K, V2] | Table[K, V2] | GlobalKTable[K2, V2],
+        other: KStream[K, V2] | KTable[K, V2] | GlobalKTable[K2, V2],
         joiner: Callable[[V, V2 | None], V3] | Callable[[K, V, V2 | None], V3],
         windows: JoinWindows | None = None,
         *,
@@ -328,39 +328,39 @@ class Stream(Generic[K, V]):
         value: Serde[V3] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> Stream[K, V3]:
-        """As `join`, and what has no partner is joined with None: when none can come any more."""
-        return joined(
+    ) -> KStream[K, V3]:
+        """Like `join`; a record without a partner is joined with None once none can arrive."""
+        return join_stream(
             self, other, joiner, windows, LEFT, on=on, value=value, store=store, name=name
         )
 
     def outer_join(
         self,
-        other: Stream[K, V2],
+        other: KStream[K, V2],
         joiner: Callable[[V | None, V2 | None], V3] | Callable[[K, V | None, V2 | None], V3],
         windows: JoinWindows,
         *,
         value: Serde[V3] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> Stream[K, V3]:
-        """As `left_join`, for both sides."""
-        return joined(self, other, joiner, windows, OUTER, value=value, store=store, name=name)
+    ) -> KStream[K, V3]:
+        """Like `left_join`, for both sides."""
+        return join_stream(self, other, joiner, windows, OUTER, value=value, store=store, name=name)
 
     # -- processors
 
     def process(
         self,
-        supplier: Supplier,
+        supplier: ProcessorSupplier,
         *,
         stores: Sequence[str | StoreSpec] = (),
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
         name: str | None = None,
-    ) -> Stream[Any, Any]:
-        """A processor of one's own: `supplier()` gives one for each task, a class will do.
+    ) -> KStream[Any, Any]:
+        """A user's processor: `supplier()` returns one for each task; a class will do.
 
-        `stores` are those that it may use: new ones, or names of those that are there.
+        `stores` are those that it may use: new ones, or names of existing ones.
         """
         node = self.builder.new_name("KSTREAM-PROCESSOR-", name)
         self.builder.processor(
@@ -370,17 +370,17 @@ class Stream(Generic[K, V]):
 
     def process_values(
         self,
-        supplier: Supplier,
+        supplier: ProcessorSupplier,
         *,
         stores: Sequence[str | StoreSpec] = (),
         value: Serde[Any] | None = None,
         name: str | None = None,
-    ) -> Stream[K, Any]:
-        """A processor that does not change keys: what follows needs no repartitioning."""
+    ) -> KStream[K, Any]:
+        """A processor that does not change keys, so what follows needs no repartitioning."""
         node = self.builder.new_name("KSTREAM-PROCESSVALUES-", name)
         self.builder.processor(
             node,
-            lambda: FixedKeys(supplier()),
+            lambda: FixedKeyProcessor(supplier()),
             [self.node],
             connected=stores,
             pure=False,
@@ -390,17 +390,19 @@ class Stream(Generic[K, V]):
 
     # -- inside
 
-    def _add(self, prefix: str, name: str | None, supplier: Supplier, *, pure: bool = True) -> str:
-        supplier()  # a function that can't be called so is refused now, not in the first task
+    def _add(
+        self, prefix: str, name: str | None, supplier: ProcessorSupplier, *, pure: bool = True
+    ) -> str:
+        supplier()  # rejects a function with a wrong signature now, not in the first task
         node = self.builder.new_name(prefix, name)
         return self.builder.processor(node, supplier, [self.node], pure=pure)
 
-    def at(self, node: str) -> Stream[K, V]:
-        """The same stream behind another node."""
+    def at(self, node: str) -> KStream[K, V]:
+        """The same stream after another node."""
         return self._new(node, self.key_serde, self.value_serde)
 
-    def _new(self, node: str, key: Any, value: Any, *, rekeyed: bool = False) -> Stream[Any, Any]:
-        return Stream(
+    def _new(self, node: str, key: Any, value: Any, *, rekeyed: bool = False) -> KStream[Any, Any]:
+        return KStream(
             self.builder,
             node,
             key,
@@ -411,5 +413,5 @@ class Stream(Generic[K, V]):
 
 
 def _either(one: Serde[Any] | None, other: Serde[Any] | None) -> Serde[Any] | None:
-    """The serde of both; None if they are not alike."""
+    """The serde of both; None if they differ in type."""
     return one if type(one) is type(other) else None

@@ -1,6 +1,6 @@
-"""Joins of a stream: with another stream in a window of time, with a table, with a global table.
+"""Joins of a stream with another stream in a window, with a table, or with a global table.
 
-A joiner takes (left, right) or (key, left, right). A side that is missing is None.
+A joiner takes (left, right) or (key, left, right). A missing side is None.
 """
 
 from __future__ import annotations
@@ -11,67 +11,67 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.serde import Bytes, Serde
 from ottla.client.serdes.lists import List
-from ottla.engine.calls import with_key
+from ottla.engine.arity import with_key
 from ottla.engine.graph import TopologyError
-from ottla.engine.stateless import Pass
+from ottla.engine.stateless import KStreamPassThrough
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.stream_join import (
-    Joiner,
-    JoinWindow,
-    Side,
-    StreamJoin,
-    Unjoined,
+    JoinSide,
+    KStreamJoinWindow,
+    KStreamKStreamJoin,
+    OuterJoinStoreFormat,
+    ValueJoinerWithKey,
 )
-from ottla.engine.stream_table_join import StreamTableJoin
-from ottla.engine.table_join import Needs, by_key
-from ottla.engine.views import StoreView, View
+from ottla.engine.stream_table_join import KStreamKTableJoin
+from ottla.engine.table_join import JoinType, with_key_argument
+from ottla.engine.views import StoreView, TableView
 from ottla.engine.windows import JoinWindows
 from ottla.streams.global_table import GlobalKTable
-from ottla.streams.table import Table
+from ottla.streams.table import KTable
 
 if TYPE_CHECKING:
-    from ottla.streams.stream import Stream
+    from ottla.streams.stream import KStream
 
 
-def joined(
-    stream: Stream[Any, Any],
-    other: Stream[Any, Any] | Table[Any, Any] | GlobalKTable[Any, Any],
+def join_stream(
+    stream: KStream[Any, Any],
+    other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
     joiner: Callable[..., Any],
     windows: JoinWindows | None,
-    needs: Needs,
+    needs: JoinType,
     *,
     on: Callable[..., Any] | None = None,
     value: Serde[Any] | None = None,
     store: str | None = None,
     name: str | None = None,
-) -> Stream[Any, Any]:
-    join = by_key(joiner)
+) -> KStream[Any, Any]:
+    join = with_key_argument(joiner)
     left, right = not needs.right, not needs.left
     if isinstance(other, GlobalKTable):
         _only("a global table", windows=windows, store=store)
         if on is None:
             raise TopologyError("a join with a global table needs `on`: the key to look up")
         return _with_global(stream, other, join, with_key(on), left, value, name)
-    if isinstance(other, Table):
+    if isinstance(other, KTable):
         _only("a table", windows=windows, on=on, store=store)
         return _with_table(stream, other, join, left, value, name)
     _only("a stream", on=on)
     if windows is None:
         raise TopologyError("a join of two streams needs windows, for instance within(minutes=5)")
-    return StreamsJoined(stream, other, join, windows, left, right, store, name).build(value)
+    return StreamStreamJoin(stream, other, join, windows, left, right, store, name).build(value)
 
 
-class StreamsJoined:
-    """Two streams: a node that keeps and a node that joins for each side, and one behind both.
+class StreamStreamJoin:
+    """A join of two streams: for each side a node that stores and a node that joins, then a merge.
 
-    `left`, `right`: records of this side are told of without a partner, too.
+    `left`, `right`: records of this side are emitted without a partner, too.
     """
 
     def __init__(
         self,
-        one: Stream[Any, Any],
-        two: Stream[Any, Any],
-        joiner: Joiner,
+        one: KStream[Any, Any],
+        two: KStream[Any, Any],
+        joiner: ValueJoinerWithKey,
         windows: JoinWindows,
         left: bool,
         right: bool,
@@ -90,8 +90,8 @@ class StreamsJoined:
         self._store = store
         self._name = name
 
-    def build(self, value: Serde[Any] | None) -> Stream[Any, Any]:
-        from ottla.streams.stream import Stream
+    def build(self, value: Serde[Any] | None) -> KStream[Any, Any]:
+        from ottla.streams.stream import KStream
 
         builder = self._builder
         keeps = [
@@ -109,23 +109,25 @@ class StreamsJoined:
         ]
         merge = self._named("KSTREAM-MERGE-", "-merge")
         for keep, stream, spec in zip(keeps, (self._one, self._two), specs, strict=True):
-            builder.processor(keep, partial(JoinWindow, spec.name), [stream.node], stores=[spec])
+            builder.processor(
+                keep, partial(KStreamJoinWindow, spec.name), [stream.node], stores=[spec]
+            )
         self._add_joins(keeps, joins, specs, this_made)
-        builder.processor(merge, Pass, joins)
+        builder.processor(merge, KStreamPassThrough, joins)
         sources = self._one.sources | self._two.sources
-        return Stream(builder, merge, self._one.key_serde, value, sources=sources)
+        return KStream(builder, merge, self._one.key_serde, value, sources=sources)
 
     def _add_joins(
         self, keeps: list[str], joins: list[str], specs: list[StoreSpec], this_made: str
     ) -> None:
         unjoined = self._unjoined(specs, this_made)
         shared = [] if unjoined is None else [unjoined.store]
-        sides = (Side.LEFT, self._left), (Side.RIGHT, self._right)
+        sides = (JoinSide.LEFT, self._left), (JoinSide.RIGHT, self._right)
         for number, (side, outer) in enumerate(sides):
             other = specs[1 - number].name
-            # Only what it needs: on its way to a worker it leaves the topology behind.
+            # Only what it needs: a reference to self would send the whole topology to the workers.
             supplier = partial(
-                StreamJoin,
+                KStreamKStreamJoin,
                 side,
                 windows=self._windows,
                 joiner=self._joiner,
@@ -139,7 +141,7 @@ class StreamsJoined:
             )
 
     def _kinds(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Prefix and suffix of both sides' names; Kafka names a side by what the other one may."""
+        """Prefix and suffix of both sides' names; Kafka names a side by the other's join type."""
         return (
             ("KSTREAM-OUTERTHIS-", "-outer-this-join")
             if self._right
@@ -149,7 +151,7 @@ class StreamsJoined:
             else ("KSTREAM-JOINOTHER-", "-other-join"),
         )
 
-    def _spec(self, made: str, suffix: str, stream: Stream[Any, Any]) -> StoreSpec:
+    def _spec(self, made: str, suffix: str, stream: KStream[Any, Any]) -> StoreSpec:
         name = f"{made}-store" if self._store is None else f"{self._store}{suffix}-store"
         return self._builder.store(
             "",
@@ -164,7 +166,7 @@ class StreamsJoined:
             changelog=False,
         )
 
-    def _unjoined(self, specs: list[StoreSpec], this_made: str) -> Unjoined | None:
+    def _unjoined(self, specs: list[StoreSpec], this_made: str) -> OuterJoinStoreFormat | None:
         if not self._left:
             return None
         number = this_made.rpartition("-")[2]
@@ -177,20 +179,20 @@ class StreamsJoined:
                 name, StoreKind.KEY_VALUE, Bytes(), List(Bytes()), changelog=False, cached=False
             )
         )
-        return Unjoined(name, specs[0].key, specs[0].value, specs[1].value)
+        return OuterJoinStoreFormat(name, specs[0].key, specs[0].value, specs[1].value)
 
     def _named(self, prefix: str, suffix: str) -> str:
         return self._builder.new_name(prefix, None if self._name is None else self._name + suffix)
 
 
 def _with_table(
-    stream: Stream[Any, Any],
-    table: Table[Any, Any],
-    joiner: Joiner,
+    stream: KStream[Any, Any],
+    table: KTable[Any, Any],
+    joiner: ValueJoinerWithKey,
     left: bool,
     value: Serde[Any] | None,
     name: str | None,
-) -> Stream[Any, Any]:
+) -> KStream[Any, Any]:
     lying = stream.repartitioned(stream.node if name is None else name, keyless=left)
     sources = lying.sources | table.sources
     stream.builder.graph.copartitioned.append(sources)
@@ -198,41 +200,41 @@ def _with_table(
 
 
 def _with_global(
-    stream: Stream[Any, Any],
+    stream: KStream[Any, Any],
     table: GlobalKTable[Any, Any],
-    joiner: Joiner,
+    joiner: ValueJoinerWithKey,
     on: Callable[[Any, Any], Any],
     left: bool,
     value: Serde[Any] | None,
     name: str | None,
-) -> Stream[Any, Any]:
+) -> KStream[Any, Any]:
     view = StoreView(table.store)
     return _looked_up(stream, view, joiner, on, left, value, name, stream.sources)
 
 
 def _looked_up(
-    stream: Stream[Any, Any],
-    view: View,
-    joiner: Joiner,
+    stream: KStream[Any, Any],
+    view: TableView,
+    joiner: ValueJoinerWithKey,
     on: Callable[[Any, Any], Any] | None,
     left: bool,
     value: Serde[Any] | None,
     name: str | None,
     sources: frozenset[str],
-) -> Stream[Any, Any]:
-    from ottla.streams.stream import Stream
+) -> KStream[Any, Any]:
+    from ottla.streams.stream import KStream
 
     builder = stream.builder
-    # Joins with a global table are all called left ones in Kafka.
+    # Kafka's names call every join with a global table a left join.
     inner = not left and on is None
     node = builder.new_name("KSTREAM-JOIN-" if inner else "KSTREAM-LEFTJOIN-", name)
     builder.processor(
         node,
-        partial(StreamTableJoin, view, joiner, on, left=left),
+        partial(KStreamKTableJoin, view, joiner, on, left=left),
         [stream.node],
         connected=view.stores,
     )
-    return Stream(builder, node, stream.key_serde, value, sources=sources, rekeyed=stream.rekeyed)
+    return KStream(builder, node, stream.key_serde, value, sources=sources, rekeyed=stream.rekeyed)
 
 
 def _only(what: str, **others: object) -> None:

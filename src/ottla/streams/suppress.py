@@ -1,7 +1,7 @@
-"""Holding back the updates of a table (KIP-328).
+"""Suppresses updates of a table (KIP-328).
 
-counts.suppress(until_window_closes())                     one final result for each window
-table.suppress(until_time_limit(seconds=30))               at most one update in so long
+counts.suppress(until_window_closes())                     one final result per window
+table.suppress(until_time_limit(seconds=30))               at most one update per key in 30 s
 table.suppress(until_time_limit(seconds=30, max_records=1000, when_full=EMIT_EARLY))
 """
 
@@ -13,21 +13,26 @@ from ottla.client.serde import Bytes, Serde
 from ottla.engine.graph import TopologyError
 from ottla.engine.processors import Processor
 from ottla.engine.stores import StoreKind, StoreSpec
-from ottla.engine.suppression import Suppress, Suppressed, SuppressedView, WhenFull
-from ottla.engine.views import TableOperation, View
+from ottla.engine.suppression import (
+    BufferFullStrategy,
+    KTableSuppressProcessor,
+    Suppressed,
+    SuppressedView,
+)
+from ottla.engine.views import TableOperation, TableView
 from ottla.engine.windows import Span, Units, milliseconds
 
 if TYPE_CHECKING:
-    from ottla.streams.table import Table
+    from ottla.streams.table import KTable
 
-EMIT_EARLY = WhenFull.EMIT_EARLY
-SHUT_DOWN = WhenFull.SHUT_DOWN
+EMIT_EARLY = BufferFullStrategy.EMIT_EARLY
+SHUT_DOWN = BufferFullStrategy.SHUT_DOWN
 
 
 def until_window_closes(
     *, max_records: int | None = None, max_bytes: int | None = None
 ) -> Suppressed:
-    """The task fails when the buffer is full: a result told early would not be final."""
+    """The task fails when the buffer is full, because an early result would not be final."""
     return Suppressed(None, max_records, max_bytes, SHUT_DOWN)
 
 
@@ -36,10 +41,10 @@ def until_time_limit(
     *,
     max_records: int | None = None,
     max_bytes: int | None = None,
-    when_full: WhenFull = EMIT_EARLY,
+    when_full: BufferFullStrategy = EMIT_EARLY,
     **units: Unpack[Units],
 ) -> Suppressed:
-    """Each key's update waits so long after the first one, by stream time."""
+    """Emits a key's last update this long after its first, by stream time."""
     wait_ms = milliseconds(wait, units)
     if wait_ms < 0:
         raise ValueError("The time limit must not be negative.")
@@ -47,9 +52,9 @@ def until_time_limit(
 
 
 def suppress(
-    table: Table[Any, Any], suppressed: Suppressed, *, name: str | None
-) -> Table[Any, Any]:
-    from ottla.streams.table import Table
+    table: KTable[Any, Any], suppressed: Suppressed, *, name: str | None
+) -> KTable[Any, Any]:
+    from ottla.streams.table import KTable
 
     builder = table.builder
     node = builder.new_name("KTABLE-SUPPRESS-", name)
@@ -61,7 +66,7 @@ def suppress(
     table.enable_old_values(force=True)
     spec = StoreSpec(store, StoreKind.KEY_VALUE, Bytes(), Bytes(), changelog=False, cached=False)
     builder.processor(node, operation, [table.node], stores=[spec])
-    return Table(
+    return KTable(
         builder, node, table.key_serde, table.value_serde, operation, sources=table.sources
     )
 
@@ -83,7 +88,7 @@ class SuppressOperation(TableOperation):
         self._value = value
 
     def __call__(self) -> Processor[Any, Any]:
-        return Suppress(
+        return KTableSuppressProcessor(
             self._suppressed,
             wait_ms=self._wait_ms,
             store=self._store,
@@ -94,12 +99,12 @@ class SuppressOperation(TableOperation):
     def enable_old_values(self, *, force: bool) -> bool:
         return self.parents[0].enable_old_values(force=force)
 
-    def view(self) -> View:
+    def view(self) -> TableView:
         return SuppressedView(self.parents[0].view(), self._store, self._key, self._value)
 
 
 def closing_wait(operation: TableOperation) -> int:
-    """How long after its end a window of this table changes no more; of several the longest."""
+    """How long after its end a window of this table can change: the longest of its parents'."""
     found = _waits(operation)
     if not found:
         raise TopologyError("Window close time is only defined for windowed computations.")

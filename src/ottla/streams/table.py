@@ -1,7 +1,7 @@
-"""Table: the last value of each key, and what can be done with it. (Kafka: KTable.)
+"""KTable: the last value of each key, and its operations.
 
-Functions may take (value) or (key, value). An operation keeps a store of its own only if it is
-given a name for one: `store=`; without, it is computed from the table above.
+Functions may take (value) or (key, value). The result of an operation has a store only if `store=`
+names one; otherwise it is computed from its parent table.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.client.serde import Serde
-from ottla.engine.stateless import NewValue
+from ottla.engine.stateless import KTableToStream
 from ottla.engine.stores import StoreSpec
 from ottla.engine.suppression import Suppressed
 from ottla.engine.table_join import INNER, LEFT, OUTER
-from ottla.engine.table_steps import (
-    FilterTable,
-    MapTableValues,
-    SelectTableKey,
-    TableFrom,
-    TransformTableValues,
+from ottla.engine.table_processors import (
+    DerivedTable,
+    KTableFilter,
+    KTableMapValues,
+    KTableRepartitionMap,
+    KTableTransformValues,
     ValueTransformer,
 )
-from ottla.engine.views import TableOperation, View
-from ottla.streams.building import Builder
-from ottla.streams.grouped import GroupedTable
+from ottla.engine.views import TableOperation, TableView
+from ottla.streams.grouped import KGroupedTable
+from ottla.streams.internal_streams_builder import InternalStreamsBuilder
 from ottla.streams.suppress import suppress
-from ottla.streams.table_joins import joined
+from ottla.streams.table_joins import join_tables
 
 if TYPE_CHECKING:
-    from ottla.streams.stream import Stream
+    from ottla.streams.stream import KStream
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -41,12 +41,12 @@ ByValue = Callable[[V], V2]
 ByKeyAndValue = Callable[[K, V], V2]
 
 
-class Table(Generic[K, V]):
-    """`store`: the name under which it can be asked from outside, if it was given one."""
+class KTable(Generic[K, V]):
+    """`store`: the name for interactive queries, if it has one."""
 
     def __init__(
         self,
-        builder: Builder,
+        builder: InternalStreamsBuilder,
         node: str,
         key: Serde[K] | None,
         value: Serde[V] | None,
@@ -69,8 +69,8 @@ class Table(Generic[K, V]):
         *,
         store: str | None = None,
         name: str | None = None,
-    ) -> Table[K, V]:
-        """The keys whose value it holds for; the others are deleted, or never come."""
+    ) -> KTable[K, V]:
+        """The keys for whose value the predicate holds; the others are deleted or never appear."""
         return self._filtered(predicate, True, store, name)
 
     def filter_not(
@@ -79,7 +79,7 @@ class Table(Generic[K, V]):
         *,
         store: str | None = None,
         name: str | None = None,
-    ) -> Table[K, V]:
+    ) -> KTable[K, V]:
         return self._filtered(predicate, False, store, name)
 
     def map_values(
@@ -89,9 +89,9 @@ class Table(Generic[K, V]):
         value: Serde[V2] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> Table[K, V2]:
+    ) -> KTable[K, V2]:
         spec = self._spec("KTABLE-MAPVALUES-", store, value)
-        operation = MapTableValues(self.operation, mapper, spec)
+        operation = KTableMapValues(self.operation, mapper, spec)
         return self._derived("KTABLE-MAPVALUES-", name, operation, value)
 
     def transform_values(
@@ -102,21 +102,23 @@ class Table(Generic[K, V]):
         value: Serde[Any] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> Table[K, Any]:
-        """With state: `supplier()` gives a ValueTransformer for each task."""
+    ) -> KTable[K, Any]:
+        """Stateful: `supplier()` returns a ValueTransformer for each task."""
         spec = self._spec("KTABLE-TRANSFORMVALUES-", store, value)
-        names = [each if isinstance(each, str) else each.name for each in stores]
-        operation = TransformTableValues(self.operation, supplier, spec, names)
+        names = [
+            connected if isinstance(connected, str) else connected.name for connected in stores
+        ]
+        operation = KTableTransformValues(self.operation, supplier, spec, names)
         prefix = "KTABLE-TRANSFORMVALUES-"
         return self._derived(prefix, name, operation, value, connected=stores, custom=True)
 
-    def to_stream(self, *, name: str | None = None) -> Stream[K, V]:
+    def to_stream(self, *, name: str | None = None) -> KStream[K, V]:
         """The changes, as records; a deletion has the value None."""
-        from ottla.streams.stream import Stream
+        from ottla.streams.stream import KStream
 
         node = self.builder.new_name("KTABLE-TOSTREAM-", name)
-        self.builder.processor(node, NewValue, [self.node])
-        return Stream(self.builder, node, self.key_serde, self.value_serde, sources=self.sources)
+        self.builder.processor(node, KTableToStream, [self.node])
+        return KStream(self.builder, node, self.key_serde, self.value_serde, sources=self.sources)
 
     def group_by(
         self,
@@ -125,77 +127,77 @@ class Table(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
-    ) -> GroupedTable[K2, V2]:
-        """By the key that `selector` gives together with a value: (key, value)."""
+    ) -> KGroupedTable[K2, V2]:
+        """Groups by the (key, value) that `selector` returns."""
         node = self.builder.new_name("KTABLE-SELECT-", name)
-        self.builder.processor(node, lambda: SelectTableKey(selector), [self.node])
+        self.builder.processor(node, lambda: KTableRepartitionMap(selector), [self.node])
         self.enable_old_values(force=True)
-        return GroupedTable(self.builder, node, key, value, name=name)
+        return KGroupedTable(self.builder, node, key, value, name=name)
 
     def join(
         self,
-        other: Table[K, V2] | Table[K2, V2],
+        other: KTable[K, V2] | KTable[K2, V2],
         joiner: Callable[[V, V2], V3] | Callable[[K, V, V2], V3],
         *,
         foreign_key: ByValue[V, K2] | ByKeyAndValue[K, V, K2] | None = None,
         value: Serde[V3] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> Table[K, V3]:
-        """By the keys of both; or by the other table's key that lies in this one's values.
+    ) -> KTable[K, V3]:
+        """Joins by the keys of both, or by a foreign key in this table's values.
 
         `joiner` takes (left, right) or (key, left, right).
         """
-        return joined(
+        return join_tables(
             self, other, joiner, INNER, foreign_key=foreign_key, value=value, store=store, name=name
         )
 
     def left_join(
         self,
-        other: Table[K, V2] | Table[K2, V2],
+        other: KTable[K, V2] | KTable[K2, V2],
         joiner: Callable[[V, V2 | None], V3] | Callable[[K, V, V2 | None], V3],
         *,
         foreign_key: ByValue[V, K2 | None] | ByKeyAndValue[K, V, K2 | None] | None = None,
         value: Serde[V3] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> Table[K, V3]:
-        """All keys of this table; where the other one has nothing, `joiner` is given None."""
-        return joined(
+    ) -> KTable[K, V3]:
+        """All keys of this table; `joiner` takes None where the other one has no value."""
+        return join_tables(
             self, other, joiner, LEFT, foreign_key=foreign_key, value=value, store=store, name=name
         )
 
     def outer_join(
         self,
-        other: Table[K, V2],
+        other: KTable[K, V2],
         joiner: Callable[[V | None, V2 | None], V3] | Callable[[K, V | None, V2 | None], V3],
         *,
         value: Serde[V3] | None = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> Table[K, V3]:
-        """The keys that either table has."""
-        return joined(self, other, joiner, OUTER, value=value, store=store, name=name)
+    ) -> KTable[K, V3]:
+        """The keys of either table."""
+        return join_tables(self, other, joiner, OUTER, value=value, store=store, name=name)
 
-    def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> Table[K, V]:
-        """Holds updates back: `until_window_closes()`, `until_time_limit(seconds=30)`."""
+    def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> KTable[K, V]:
+        """Suppresses updates: `until_window_closes()`, `until_time_limit(seconds=30)`."""
         return suppress(self, suppressed, name=name)
 
     # -- for the operations that are built on tables
 
     def enable_old_values(self, *, force: bool) -> bool:
-        """From now on changes come with the value before, if that can be had."""
+        """Makes changes carry their old values, if the table can."""
         return self.operation.enable_old_values(force=force)
 
-    def view(self) -> View:
-        """How another node reads it; connect that node with `view.stores`."""
+    def view(self) -> TableView:
+        """How another node reads the table; that node must be connected to `view.stores`."""
         return self.operation.view()
 
     def _filtered(
         self, predicate: Callable[..., Any], wanted: bool, store: str | None, name: str | None
-    ) -> Table[K, V]:
+    ) -> KTable[K, V]:
         spec = self._spec("KTABLE-FILTER-", store, self.value_serde)
-        operation = FilterTable(self.operation, predicate, wanted=wanted, store=spec)
+        operation = KTableFilter(self.operation, predicate, wanted=wanted, store=spec)
         return self._derived("KTABLE-FILTER-", name, operation, self.value_serde)
 
     def _spec(self, prefix: str, store: str | None, value: Serde[Any] | None) -> StoreSpec | None:
@@ -207,12 +209,12 @@ class Table(Generic[K, V]):
         self,
         prefix: str,
         name: str | None,
-        operation: TableFrom,
+        operation: DerivedTable,
         value: Serde[Any] | None,
         *,
         connected: Sequence[str | StoreSpec] = (),
         custom: bool = False,
-    ) -> Table[K, Any]:
+    ) -> KTable[K, Any]:
         builder = self.builder
         node = builder.new_name(prefix, name)
         spec = operation.store
@@ -220,7 +222,7 @@ class Table(Generic[K, V]):
         builder.processor(
             node, operation, [self.node], stores=stores, connected=connected, custom=custom
         )
-        return Table(
+        return KTable(
             builder,
             node,
             self.key_serde,

@@ -1,4 +1,4 @@
-"""A topology: built with streams and tables, or node by node; then run, tested or described.
+"""A topology, built with streams and tables or node by node; to be run, tested or described.
 
 topology = Topology()
 words = topology.stream("text", key=String(), value=String()).flat_map_values(str.split)
@@ -12,24 +12,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ottla.client.serde import Bytes, Serde
-from ottla.engine.calls import with_context
+from ottla.engine.arity import with_context
 from ottla.engine.graph import (
-    GlobalTable,
+    GlobalTableNode,
     Graph,
-    Partitioner,
-    Sink,
-    Source,
-    Supplier,
+    ProcessorSupplier,
+    SinkNode,
+    SourceNode,
+    StreamPartitioner,
     TopologyError,
 )
 from ottla.engine.records import AnyRecord
 from ottla.engine.stores import StoreKind, StoreSpec
-from ottla.engine.table_steps import SourceTable
-from ottla.streams.building import Builder
-from ottla.streams.describe import describe
+from ottla.engine.table_processors import KTableSource
 from ottla.streams.global_table import GlobalKTable
-from ottla.streams.stream import Stream
-from ottla.streams.table import Table
+from ottla.streams.internal_streams_builder import InternalStreamsBuilder
+from ottla.streams.stream import KStream
+from ottla.streams.table import KTable
+from ottla.streams.topology_description import topology_description
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,10 +39,10 @@ Extractor = Callable[..., int]
 
 
 class Topology:
-    """`key` and `value` are the serdes of whatever names none (Kafka: default.key.serde)."""
+    """`key` and `value` are the default serdes (Kafka: default.key.serde)."""
 
     def __init__(self, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> None:
-        self.builder = Builder(key, value)
+        self.builder = InternalStreamsBuilder(key, value)
 
     @property
     def graph(self) -> Graph:
@@ -60,11 +60,10 @@ class Topology:
         timestamp: Extractor | None = None,
         offset_reset: str | None = None,
         name: str | None = None,
-    ) -> Stream[K, V]:
+    ) -> KStream[K, V]:
         """The records of one topic, of several, or of all whose names match `pattern`.
 
-        `timestamp(record)` or `timestamp(record, stream_time)` gives records another time than
-        the one that they were written with.
+        `timestamp(record)` or `timestamp(record, stream_time)` extracts the records' timestamps.
         """
         builder = self.builder
         node = builder.new_name("KSTREAM-SOURCE-", name)
@@ -73,7 +72,7 @@ class Topology:
             raise TopologyError("You must provide at least one topic")
         if names and pattern is not None:
             raise TopologyError("topics or a pattern can be given, not both")
-        source = Source(
+        source = SourceNode(
             node,
             names,
             key or builder.key or Bytes(),
@@ -83,7 +82,7 @@ class Topology:
             offset_reset=_checked_reset(offset_reset),
         )
         node = self._same_source(source) or builder.add(source)
-        return Stream(builder, node, source.key, source.value, sources=frozenset((node,)))
+        return KStream(builder, node, source.key, source.value, sources=frozenset((node,)))
 
     def table(
         self,
@@ -97,8 +96,8 @@ class Topology:
         timestamp: Extractor | None = None,
         offset_reset: str | None = None,
         name: str | None = None,
-    ) -> Table[K, V]:
-        """A topic as a table: the last value of each key; None deletes."""
+    ) -> KTable[K, V]:
+        """A topic as a table with the last value of each key; None deletes."""
         builder = self.builder
         key_serde, value_serde = key or builder.key or Bytes(), value or builder.value or Bytes()
         spec = builder.store(
@@ -107,7 +106,7 @@ class Topology:
         above = builder.new_name("KSTREAM-SOURCE-", None if name is None else f"{name}-source")
         node = builder.new_name("KTABLE-SOURCE-", name)
         builder.add(
-            Source(
+            SourceNode(
                 above,
                 (topic,),
                 key_serde,
@@ -122,12 +121,14 @@ class Topology:
             builder.graph.add_store(spec)
             builder.graph.connect(node, [spec.name])
 
-        operation = SourceTable(spec, materialize)
+        operation = KTableSource(spec, materialize)
         builder.processor(node, operation, [above])
         if store is not None:
             operation.materialize()
         sources = frozenset((above,))
-        return Table(builder, node, key_serde, value_serde, operation, sources=sources, store=store)
+        return KTable(
+            builder, node, key_serde, value_serde, operation, sources=sources, store=store
+        )
 
     def global_table(
         self,
@@ -139,7 +140,8 @@ class Topology:
         timestamp: Extractor | None = None,
         name: str | None = None,
     ) -> GlobalKTable[K, V]:
-        """A table that every task has whole: it is joined by any key, without repartitioning."""
+        """A table of which every task sees all partitions: joins use any key, without
+        repartitioning."""
         builder = self.builder
         key_serde, value_serde = key or builder.key or Bytes(), value or builder.value or Bytes()
         spec = StoreSpec(
@@ -154,7 +156,7 @@ class Topology:
         node = builder.new_name("KTABLE-SOURCE-", name)
         extractor = None if timestamp is None else with_context(timestamp)
         builder.graph.add_global(
-            GlobalTable(above, node, topic, spec, key_serde, value_serde, extractor)
+            GlobalTableNode(above, node, topic, spec, key_serde, value_serde, extractor)
         )
         return GlobalKTable(builder, spec.name, key_serde, value_serde)
 
@@ -172,7 +174,7 @@ class Topology:
     ) -> Topology:
         builder = self.builder
         builder.add(
-            Source(
+            SourceNode(
                 name,
                 topics,
                 key or builder.key or Bytes(),
@@ -187,11 +189,11 @@ class Topology:
     def add_processor(
         self,
         name: str,
-        supplier: Supplier,
+        supplier: ProcessorSupplier,
         *parents: str,
         stores: Sequence[str | StoreSpec] = (),
     ) -> Topology:
-        """`supplier()` gives a new Processor for each task: a class will do."""
+        """`supplier()` returns a new Processor for each task; a class will do."""
         self.builder.processor(name, supplier, parents, connected=stores, pure=False, custom=True)
         return self
 
@@ -202,15 +204,15 @@ class Topology:
         *parents: str,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
-        partitioner: Partitioner | None = None,
+        partitioner: StreamPartitioner | None = None,
     ) -> Topology:
         builder = self.builder
         key, value = key or builder.key or Bytes(), value or builder.value or Bytes()
-        builder.add(Sink(name, topic, key, value, list(parents), partitioner))
+        builder.add(SinkNode(name, topic, key, value, list(parents), partitioner))
         return self
 
     def add_store(self, store: StoreSpec, *processors: str) -> Topology:
-        """For processors: `stores.py` says what there is; name it where it is used."""
+        """Adds a store for processors (ottla.engine.stores) and connects it to some of them."""
         self.graph.add_store(store)
         for processor in processors:
             self.graph.connect(processor, [store.name])
@@ -221,10 +223,10 @@ class Topology:
         return self
 
     def describe(self) -> str:
-        """The nodes and how they hang together, as Kafka's TopologyDescription prints them."""
-        return describe(self.graph)
+        """The nodes and their connections, as Kafka's TopologyDescription prints them."""
+        return topology_description(self.graph)
 
-    def _same_source(self, wanted: Source) -> str | None:
+    def _same_source(self, wanted: SourceNode) -> str | None:
         """Two streams of the same topics share a source, as in Kafka."""
         for source in self.graph.sources():
             if source.pattern != wanted.pattern or set(source.topics) != set(wanted.topics):

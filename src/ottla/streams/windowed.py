@@ -1,7 +1,7 @@
-"""Records by key and window: what windowed tables are counted, reduced and aggregated from.
+"""Windowed streams, which are counted, reduced or aggregated into windowed tables.
 
-The table's keys are Windowed(key, window). It forgets windows `retention` behind the newest one;
-by default as soon as they can't change any more.
+The table's keys are Windowed(key, window). Windows expire `retention` after the newest one; by
+default as soon as they can't change any more.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.client.serde import Long, Serde
-from ottla.engine.aggregates import counted, zero
+from ottla.engine.aggregates import count_aggregator, count_initializer
 from ottla.engine.records import Windowed
-from ottla.engine.serdes import SessionWindowed, TimeWindowed
 from ottla.engine.stores import StoreKind, StoreSpec
-from ottla.engine.window_aggregates import Aggregation
-from ottla.engine.window_operations import WindowedAggregate
+from ottla.engine.window_aggregates import WindowAggregation
+from ottla.engine.window_operations import WindowAggregateOperation
+from ottla.engine.windowed_serdes import SessionWindowed, TimeWindowed
 from ottla.engine.windows import (
     AggregateWindows,
     SessionWindows,
@@ -25,11 +25,11 @@ from ottla.engine.windows import (
     UnlimitedWindows,
     milliseconds,
 )
-from ottla.streams.building import Builder
+from ottla.streams.internal_streams_builder import InternalStreamsBuilder
 
 if TYPE_CHECKING:
-    from ottla.streams.grouped import GroupedStream
-    from ottla.streams.table import Table
+    from ottla.streams.grouped import KGroupedStream
+    from ottla.streams.table import KTable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -37,18 +37,18 @@ A = TypeVar("A")
 
 
 class EmitStrategy(Enum):
-    """Whether every update of a window is told, or its result once it is closed (KIP-825)."""
+    """Emit every update of a window, or only its final result when it closes (KIP-825)."""
 
     ON_WINDOW_UPDATE = "on window update"
     ON_WINDOW_CLOSE = "on window close"
 
 
-class WindowedStream(Generic[K, V]):
-    """What `windowed_by` gives. Late records are dropped when their window is closed."""
+class WindowedKStream(Generic[K, V]):
+    """The result of `windowed_by`. Records of closed windows are dropped."""
 
     def __init__(
         self,
-        grouped: GroupedStream[K, V],
+        grouped: KGroupedStream[K, V],
         windows: AggregateWindows,
         strategy: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
     ) -> None:
@@ -56,10 +56,10 @@ class WindowedStream(Generic[K, V]):
         self._windows = windows
         self._final = strategy is EmitStrategy.ON_WINDOW_CLOSE
 
-    def emit(self, strategy: EmitStrategy) -> WindowedStream[K, V]:
+    def emit(self, strategy: EmitStrategy) -> WindowedKStream[K, V]:
         if strategy is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
             raise ValueError("ON_WINDOW_CLOSE emit strategy cannot be used for UnlimitedWindows")
-        return WindowedStream(self._grouped, self._windows, strategy)
+        return WindowedKStream(self._grouped, self._windows, strategy)
 
     def count(
         self,
@@ -69,11 +69,13 @@ class WindowedStream(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[Windowed[K], int]:
-        """How many records each window has."""
+    ) -> KTable[Windowed[K], int]:
+        """The number of records by key and window."""
         prefix = "KSTREAM-AGGREGATE-"
         spec = self._spec(prefix, store, Long(), retention, cached, changelog)
-        made = Aggregation(spec, zero, counted, self._final, merger=_sum)
+        made = WindowAggregation(
+            spec, count_initializer, count_aggregator, self._final, merger=_sum
+        )
         return self._table(prefix, name, made, store)
 
     def reduce(
@@ -85,7 +87,7 @@ class WindowedStream(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[Windowed[K], V]:
+    ) -> KTable[Windowed[K], V]:
         """`reducer(aggregate, value)`; the first value of a window is its first aggregate."""
         prefix = "KSTREAM-REDUCE-"
         value = self._grouped.value_serde
@@ -97,7 +99,7 @@ class WindowedStream(Generic[K, V]):
         def merge(key: K, one: V | None, two: V) -> V:
             return two if one is None else reducer(one, two)
 
-        made = Aggregation(spec, _nothing, add, self._final, merger=merge)
+        made = WindowAggregation(spec, _nothing, add, self._final, merger=merge)
         return self._table(prefix, name, made, store)
 
     def aggregate(
@@ -112,15 +114,15 @@ class WindowedStream(Generic[K, V]):
         cached: bool = True,
         changelog: bool = True,
         name: str | None = None,
-    ) -> Table[Windowed[K], A]:
-        """`aggregator(key, value, aggregate)`, begun with what `initializer()` gives.
+    ) -> KTable[Windowed[K], A]:
+        """`aggregator(key, value, aggregate)`, starting with `initializer()`.
 
-        Sessions need `merger(key, one, two)`, too: what two of them have when they become one.
+        Session windows also need `merger(key, one, two)`, for two sessions that merge.
         """
         check_merger(self._windows, merger)
         prefix = "KSTREAM-AGGREGATE-"
         spec = self._spec(prefix, store, value, retention, cached, changelog)
-        made = Aggregation(spec, initializer, aggregator, self._final, merger=merger)
+        made = WindowAggregation(spec, initializer, aggregator, self._final, merger=merger)
         return self._table(prefix, name, made, store)
 
     def _spec(
@@ -146,16 +148,16 @@ class WindowedStream(Generic[K, V]):
         )
 
     def _table(
-        self, prefix: str, name: str | None, made: Aggregation, store: str | None
-    ) -> Table[Windowed[K], Any]:
-        from ottla.streams.table import Table
+        self, prefix: str, name: str | None, made: WindowAggregation, store: str | None
+    ) -> KTable[Windowed[K], Any]:
+        from ottla.streams.table import KTable
 
         builder = self._grouped.builder
         node = builder.new_name(prefix, name)
         parent = self._grouped.repartitioned(made.store.name)
-        operation = WindowedAggregate(self._windows, made)
+        operation = WindowAggregateOperation(self._windows, made)
         builder.processor(node, operation, [parent.node], stores=[made.store])
-        return Table(
+        return KTable(
             builder,
             node,
             windowed_key(self._windows, made.store.key),
@@ -167,7 +169,7 @@ class WindowedStream(Generic[K, V]):
 
 
 def window_spec(
-    builder: Builder,
+    builder: InternalStreamsBuilder,
     windows: AggregateWindows,
     prefix: str,
     store: str | None,
@@ -207,14 +209,14 @@ def windowed_key(windows: AggregateWindows, key: Serde[Any]) -> Serde[Windowed[A
 
 
 def length_of(windows: AggregateWindows) -> int:
-    """From the start of a window to its end, as it is written."""
+    """From the start of a window to its end, as in its serialized key."""
     assert not isinstance(windows, SessionWindows)
     return windows.difference_ms if isinstance(windows, SlidingWindows) else windows.size_ms
 
 
 def check_merger(windows: AggregateWindows, merger: Callable[..., Any] | None) -> None:
     if (merger is not None) != isinstance(windows, SessionWindows):
-        raise TypeError("session windows need a merger(key, one, two), and only they have one")
+        raise TypeError("session windows, and only they, need a merger(key, one, two)")
 
 
 def _least_words(windows: AggregateWindows) -> str:

@@ -1,4 +1,4 @@
-"""A broker as a process of its own: `ottla serve`, which can be killed as by a power cut."""
+"""A broker in its own process: `ottla serve`, which can be killed as by a power cut."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ STOP_S_MAX: Final = 30.0
 LOOK_EVERY_S: Final = 0.005
 LOG_BYTES_SHOWN: Final = 8000
 
-# -P: the directory that the tests run in must not lend its modules to the broker.
+# -P: the broker must not import modules from the tests' working directory.
 SERVE: Final = (sys.executable, "-P", "-m", "ottla.cli", "serve")
 
 
 class BrokerProcess:
-    """`start`, then `stop` or `kill`; a new one for the next start."""
+    """`start`, then `stop` or `kill`; each start needs a new instance."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class BrokerProcess:
         *,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`settings` are a client's, to ask whether it answers."""
+        """`settings` are a client's, to check whether the broker answers."""
         self._settings = settings or {}
         self._overrides = [
             word for pair in properties.items() for word in ("--override", "=".join(pair))
@@ -41,13 +41,14 @@ class BrokerProcess:
         self._port = port
 
     def start(self, timeout_s: float = START_S_MAX) -> int:
-        """The port, once the broker answers. RuntimeError, with the broker's log, if it doesn't."""
+        """Returns the port once the broker answers. RuntimeError with the broker's log if it does
+        not."""
         self.launch()
         self.wait_until_it_answers(timeout_s)
         return self._port
 
     def launch(self) -> None:
-        """Begin to start; `wait_until_it_answers` is the rest."""
+        """Start the process; `wait_until_it_answers` does the rest."""
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
         try:
             self._process = subprocess.Popen(
@@ -68,7 +69,7 @@ class BrokerProcess:
             raise
 
     def stop(self) -> None:
-        """SIGTERM: open requests are answered, logs are closed cleanly."""
+        """SIGTERM: the broker finishes open requests and closes its logs."""
         self._process.terminate()
         self.resume()
         try:
@@ -89,7 +90,7 @@ class BrokerProcess:
         self._log.close()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay, nobody answers."""
+        """SIGSTOP: connections stay open, but the broker does not answer."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -97,7 +98,7 @@ class BrokerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """None while the process runs."""
         return self._process.poll()
 
     @property
@@ -105,7 +106,7 @@ class BrokerProcess:
         return self._process.pid
 
     def log(self) -> str:
-        """The end of what the broker has said so far."""
+        """The end of the broker's log so far."""
         descriptor = self._log.fileno()
         start = max(0, os.fstat(descriptor).st_size - LOG_BYTES_SHOWN)
         return os.pread(descriptor, LOG_BYTES_SHOWN, start).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Brokers as processes of their own, by id, and the ZooKeeper that they meet at."""
+"""Brokers in their own processes, by id, with their ZooKeeper."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ottla.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 
 class BrokerProcesses:
-    """What BrokerThread is for threads. With `zookeepers` they are a cluster, without them one."""
+    """The counterpart of BrokerThread. With `zookeepers` a cluster, without them one broker."""
 
     def __init__(self, zookeepers: int = 0, settings: Mapping[str, str] | None = None) -> None:
-        """`settings` are a client's, to see whether a broker answers."""
+        """`settings` are a client's, to check whether a broker answers."""
         self._settings = settings or {}
         self.zookeeper: ZooKeeperServer | ZooKeeperEnsemble | None = None
         if zookeepers == 1:
@@ -28,11 +28,11 @@ class BrokerProcesses:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What every broker has to know of the others."""
+        """The properties by which brokers find each other."""
         return {"zookeeper.connect": self.zookeeper.connect} if self.zookeeper is not None else {}
 
     def start_brokers(self, wanted: Mapping[int, tuple[int, Mapping[str, str]]]) -> None:
-        """Id to port and properties; all at once, since each takes its time."""
+        """Id to port and properties; all start at once, because each takes its time."""
         started = {}
         for broker_id, (port, properties) in wanted.items():
             started[broker_id] = BrokerProcess(properties, port, settings=self._settings)
@@ -56,7 +56,7 @@ class BrokerProcesses:
         return self._brokers[broker_id]
 
     def stop(self) -> None:
-        """The last one to be started first; each of them even if one before it failed."""
+        """In reverse order; each one is stopped even if another one fails to."""
         with ExitStack() as stack:
             if self.zookeeper is not None:
                 stack.callback(self.zookeeper.close)

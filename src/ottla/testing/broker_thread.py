@@ -21,10 +21,11 @@ T = TypeVar("T")
 
 
 class BrokerThread:
-    """`start`, then any number of brokers, then `stop`; a new one for the next start.
+    """`start`, then any number of brokers, then `stop`; each start needs a new instance.
 
-    With a `journal` they share their metadata, which is kept there; without one a broker is alone.
-    The thread is a daemon, so that a cluster nobody stopped does not keep the interpreter alive.
+    With a `journal`, brokers share the metadata store that is kept there; without one a broker is
+    alone. The thread is a daemon, so that a cluster that nobody stops does not keep the
+    interpreter alive.
     """
 
     def __init__(self, clock: SteadyClock | None = None, *, journal: Path | None = None) -> None:
@@ -49,11 +50,11 @@ class BrokerThread:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What every broker has to know of the others: they meet in this thread."""
+        """The properties by which brokers find each other: they meet in this thread."""
         return {}
 
     def start_brokers(self, wanted: Mapping[int, tuple[int, Mapping[str, str]]]) -> None:
-        """Id to port and properties. What keeps one from serving is raised here."""
+        """Id to port and properties. Raises what keeps a broker from serving."""
         for broker_id, (_, properties) in wanted.items():
             self.wait_for(self._start_broker(broker_id, ServerConfig(properties)))
 
@@ -61,19 +62,19 @@ class BrokerThread:
         self.wait_for(self._brokers.pop(broker_id).stop())
 
     def kill_broker(self, broker_id: int) -> None:
-        """It ends without another word to its files, its clients or the others."""
+        """The broker ends without writing to its files, its clients or the other brokers."""
         self.wait_for(self._brokers.pop(broker_id).crash())
 
     def expire_session(self, broker_id: int) -> None:
-        """As if the store of metadata had heard nothing of this broker for too long."""
+        """End the broker's session, as if the metadata store had not heard from it for too long."""
         self.call(self._sessions[broker_id].expire)
 
     def broker(self, broker_id: int) -> Broker:
-        """Its state belongs to the loop's thread: look at it in `call`."""
+        """The broker; its state belongs to the loop's thread: read it in `call`."""
         return self._brokers[broker_id]
 
     def call(self, function: Callable[[], T]) -> T:
-        """The function's result, from the loop's thread."""
+        """Run the function in the loop's thread, and return its result."""
 
         async def called() -> T:
             return function()
@@ -84,7 +85,7 @@ class BrokerThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def stop(self) -> None:
-        """Brokers that still run are stopped cleanly."""
+        """Running brokers are stopped cleanly."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(STOP_S_MAX)
         if self._thread.is_alive():

@@ -1,7 +1,7 @@
-"""Certificates for a try or a test: an authority, and what it signs for brokers and clients.
+"""Certificates for trials and tests: a CA, and what it signs for brokers and clients.
 
-The `openssl` command makes them: it is there wherever Python has its ssl module from, and a
-library that could do it would be a dependency of megabytes for one afternoon's use.
+The `openssl` command makes them: it exists wherever Python has an ssl module, and a library that
+could do it would be megabytes of dependency for one afternoon.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LOCAL_NAMES: Final = ("DNS:localhost", "IP:127.0.0.1", "IP:::1")
 
 
 @dataclass(slots=True, frozen=True)
-class Issued:
-    """Files in PEM: the key, the certificate with its chain, and both in one as Kafka wants it."""
+class CertificateFiles:
+    """PEM files: the key, the certificate with its chain, and both in one, as Kafka wants it."""
 
     key: Path
     certificate: Path
@@ -30,7 +30,7 @@ class Issued:
 
 
 class CertificateAuthority:
-    """An authority in a directory: `ca.pem` is what others trust. It is made if it is not there."""
+    """A CA in a directory: `ca.pem` is what peers trust. It is created if it does not exist."""
 
     def __init__(self, directory: Path, *, name: str = "Ottla test authority") -> None:
         self.directory = directory
@@ -49,28 +49,30 @@ class CertificateAuthority:
         days: int = DAYS,
         rsa_bits: int = 0,
         password: str | None = None,
-    ) -> Issued:
-        """A key and a certificate as <name>.key, .crt and .pem; those that are there are replaced.
+    ) -> CertificateFiles:
+        """Write a key and a certificate as <name>.key, .crt and .pem, replacing those that exist.
 
-        The subject is /CN=<name> unless given in OpenSSL's form, with slashes. A `password` is the
-        key's.
+        The subject is /CN=<name>, or `subject` in OpenSSL's form, with slashes. A `password`
+        encrypts the key.
         """
-        made = Issued(*(self.directory / f"{name}.{end}" for end in ("key", "crt", "pem")))
+        made = CertificateFiles(
+            *(self.directory / f"{name}.{end}" for end in ("key", "crt", "pem"))
+        )
         kind = ("-newkey", f"rsa:{rsa_bits}") if rsa_bits else CURVE
         guard = ("-nodes",) if password is None else ("-passout", f"pass:{password}")
-        with TemporaryDirectory() as place:
-            asked, extensions = Path(place) / "request", Path(place) / "extensions"
-            key, certificate = Path(place) / "key", Path(place) / "certificate"
+        with TemporaryDirectory() as folder:
+            request, extensions = Path(folder) / "request", Path(folder) / "extensions"
+            key, certificate = Path(folder) / "key", Path(folder) / "certificate"
             extensions.write_text(
                 "basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth,clientAuth\n"
                 f"subjectAltName={','.join(alternative_names)}\n"
             )
             _openssl(
                 *("req", "-new", *kind, *guard, "-subj", subject or f"/CN={name}"),
-                *("-keyout", str(key), "-out", str(asked)),
+                *("-keyout", str(key), "-out", str(request)),
             )
             _openssl(
-                *("x509", "-req", "-in", str(asked), "-days", str(days), "-CAcreateserial"),
+                *("x509", "-req", "-in", str(request), "-days", str(days), "-CAcreateserial"),
                 *("-CA", str(self.certificate), "-CAkey", str(self._key)),
                 *("-extfile", str(extensions), "-out", str(certificate)),
             )
@@ -90,7 +92,7 @@ class CertificateAuthority:
 
 
 def _replace(path: Path, text: str) -> None:
-    """At once, as whoever renews certificates should: nobody reads half a file."""
+    """Atomic, so that nobody reads half a file."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.touch(mode=0o600)
     fresh.write_text(text)
@@ -99,7 +101,7 @@ def _replace(path: Path, text: str) -> None:
 
 def _openssl(*arguments: str) -> None:
     if shutil.which("openssl") is None:
-        raise RuntimeError("the command openssl is not here: apt install openssl")
+        raise RuntimeError("the command openssl is not installed: apt install openssl")
     done = subprocess.run(
         ("openssl", *arguments), capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False
     )

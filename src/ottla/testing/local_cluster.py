@@ -1,11 +1,11 @@
-"""Real brokers for the time of a test, on free ports, in a directory that goes with them.
+"""Real brokers for the time of a test, on free ports, in a temporary directory.
 
     with LocalCluster() as cluster:
         cluster.create_topic("orders", partitions=3)
         with cluster.producer(value=str) as producer:
             producer.send("orders", "one beer").result()
 
-They run in a thread of this process, or, where a test wants it real, in processes of their own.
+They run in a thread of this process, or in processes of their own where a test wants that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.extras import require
 from ottla.testing.local_security import LocalSecurity
 from ottla.testing.ports import HOST, reserve_port
 
-if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it needs
+if TYPE_CHECKING:  # imported at the first use: a test pays for what it needs
     from ottla.broker.broker import Broker
     from ottla.client import Admin, Consumer, Producer, ShareConsumer
     from ottla.clock import SteadyClock
@@ -42,8 +42,8 @@ FLUSH_S_MAX: Final = 10.0
 MEMORY_DISK: Final = "/dev/shm"
 MEMORY_DISK_BYTES_MIN: Final = 1 << 30
 
-# What differs from a broker that is meant to last. Nothing here outlives a power cut, the first
-# group waits for nobody, and the topics of coordinators are one log instead of fifty.
+# The differences to a broker that is meant to last. Nothing needs to survive a power cut, the first
+# group waits for no other member, and the coordinators' topics have one partition instead of fifty.
 DEFAULTS: Final[dict[str, str]] = {
     "ottla.metadata.sync.enable": "false",
     "auto.create.topics.enable": "true",
@@ -59,35 +59,35 @@ OURS: Final = frozenset({"listeners", "log.dir", "log.dirs"})
 IDS: Final = frozenset({"node.id", "broker.id"})
 JOURNAL: Final = "ottla-metadata.journal"
 
-# A broker that is back is found at once. Left alone, librdkafka waits up to ten seconds for it, or
-# goes back to the bootstrap servers, which takes a second.
+# Reconnect at once to a broker that is back. By default librdkafka waits up to ten seconds for it,
+# or goes back to the bootstrap servers, which takes a second.
 CLIENT_SETTINGS: Final[dict[str, Any]] = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,
     "metadata.recovery.strategy": "none",
 }
-# Idempotence is off: librdkafka asks for a producer id half a second after its start, if not later.
+# Idempotence is off, because librdkafka needs at least half a second for a producer id.
 PRODUCER_SETTINGS: Final = {**CLIENT_SETTINGS, "linger.ms": 0, "enable.idempotence": False}
 
 
 class LocalCluster:
-    """One broker, or several: their ids count from 0. `config` are Kafka's broker properties, for
-    each of them; they win over DEFAULTS.
+    """One broker, or several: their ids count from 0. `config` has broker properties for all of
+    them, which win over DEFAULTS.
 
-    With a `directory` the data stays there after `stop`; without one it is removed. Clients that
-    were made here are closed by `stop`, if the test has not done so. A `clock` (ManualClock) is
-    what brokers take their time from; only a thread can share it.
+    With a `directory` the data stays there after `stop`; without one it is removed. `stop` closes
+    all clients that were made here. A `clock` (ManualClock) is the brokers' source of time; only a
+    thread can share it.
 
-    Brokers in a thread share one store of metadata; processes meet at a ZooKeeper that is started
-    with them, or at an ensemble of `zookeepers`. `each` gives a broker, by its id, properties of
-    its own whenever it starts; they win over all others.
+    Brokers in a thread share a metadata store; processes use a ZooKeeper that is started with
+    them, or an ensemble of `zookeepers`. `each` returns more properties for a broker, by its id,
+    whenever that broker starts; they win over all others.
 
-    `security` ("ssl", "sasl_plaintext", "sasl_ssl") closes the brokers to strangers, with
-    certificates made for the test and `users`, whose passwords are given. Clients made here are the
-    first of them; `client_settings` has what another client needs.
+    `security` ("ssl", "sasl_plaintext", "sasl_ssl") secures the brokers, with certificates made for
+    the test and `users` with their passwords. Clients made here log in as the first user;
+    `client_settings` has what another client needs.
 
-    `registry` starts a schema registry beside it (`registry_url`), which the brokers ask about
-    records of topics with confluent.value.schema.validation.
+    `registry` starts a schema registry beside the cluster (`registry_url`), which brokers use for
+    topics with confluent.value.schema.validation.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class LocalCluster:
     ) -> None:
         given = dict(config or {})
         if refused := (OURS if brokers == 1 else OURS | IDS).intersection(given):
-            raise ValueError(f"{', '.join(sorted(refused))}: LocalCluster sets this by itself")
+            raise ValueError(f"{', '.join(sorted(refused))}: LocalCluster sets this itself")
         if process and clock is not None:
             raise ValueError(
-                "a process has a clock of its own: LocalCluster(clock=...) is a thread"
+                "LocalCluster(clock=...) needs a thread: processes can't share a clock"
             )
         first = given.get("node.id", given.get("broker.id", "0"))
         self.broker_ids = range(brokers) if brokers > 1 else range(int(first), int(first) + 1)
@@ -133,11 +133,11 @@ class LocalCluster:
         self._paused: set[int] = set()
         self._clients: WeakSet[Client] = WeakSet()
 
-    # Where it is
+    # Addresses
 
     @property
     def port(self) -> int:
-        """The first broker's."""
+        """The first broker's port."""
         return self.port_of(self.broker_ids[0])
 
     def port_of(self, broker_id: int) -> int:
@@ -148,13 +148,13 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{HOST}:{self.port_of(each)}" for each in self.broker_ids)
+        return ",".join(f"{HOST}:{self.port_of(broker)}" for broker in self.broker_ids)
 
     @property
     def directory(self) -> Path:
-        """A single broker's log.dirs: partition 0 of a topic lies in `directory / "topic-0"`.
+        """A single broker's log.dirs: partition 0 of a topic is in `directory / "topic-0"`.
 
-        Several have theirs below it: `directory_of`.
+        Several brokers have subdirectories: `directory_of`.
         """
         if self._given_directory is not None:
             return self._given_directory
@@ -170,12 +170,12 @@ class LocalCluster:
         return len(self.broker_ids) > 1
 
     def client_settings(self, user: str | None = None) -> dict[str, str]:
-        """What a client sets to be let in, by librdkafka's names; as the first user by default."""
+        """A client's settings to log in, by librdkafka's names; default: the first user."""
         return self._security.client_settings(user or next(iter(self._security.users)))
 
     @property
     def registry_url(self) -> str:
-        """What clients call schema.registry.url."""
+        """The value for schema.registry.url."""
         if self._registry is None:
             raise RuntimeError("LocalCluster(registry=True) has a registry, once it is started")
         return self._registry.url
@@ -183,7 +183,7 @@ class LocalCluster:
     # Start and stop
 
     def start(self) -> Self:
-        """Serve when this returns. Whatever keeps a broker from starting is raised."""
+        """Returns once the brokers serve. Raises what keeps one from starting."""
         if self._host is not None:
             raise RuntimeError("the cluster is started already")
         if self._given_directory is None:
@@ -196,9 +196,9 @@ class LocalCluster:
             host = self._new_host()
             host.start()
             self._host = host
-            self._reserved = {each: reserve_port() for each in self.broker_ids}
+            self._reserved = {broker: reserve_port() for broker in self.broker_ids}
             if self._with_registry:
-                # Brokers start before it, and must know where it will be.
+                # Brokers start before the registry, and need its address.
                 self._registry_port = reserve_port()
             self._start_brokers(self.broker_ids)
             if self._registry_port is not None:
@@ -210,8 +210,8 @@ class LocalCluster:
         return self
 
     def stop(self) -> None:
-        """Close clients, brokers, files. Stopping twice is stopping once."""
-        with ExitStack() as stack:  # backwards, and each of them even if one before it failed
+        """Close clients, brokers, files. A second stop does nothing."""
+        with ExitStack() as stack:  # in reverse order, and each even if another one fails
             stack.callback(self._let_go)
             stack.callback(self._stop_host)
             stack.callback(self._stop_registry)
@@ -219,19 +219,20 @@ class LocalCluster:
                 stack.callback(self._close_client, client)
 
     def start_broker(self, broker_id: int) -> None:
-        """One that was stopped or killed: with the same data, on the same port."""
+        """Start a broker that was stopped or killed, with the same data and port."""
         if broker_id in self._running:
             raise RuntimeError(f"broker {broker_id} runs already")
         self._start_brokers([broker_id])
 
     def stop_broker(self, broker_id: int) -> None:
-        """A clean end."""
+        """Stop a broker cleanly."""
         host = self._started_host()
         self._leave(broker_id)
         host.stop_broker(broker_id)
 
     def kill(self, broker_id: int | None = None) -> None:
-        """kill -9, or for a thread as much of it as one process allows. `restart` brings it back.
+        """kill -9, or for a thread as much of it as one process allows. `restart` brings the broker
+        back.
 
         A single broker need not be named.
         """
@@ -240,16 +241,16 @@ class LocalCluster:
         host.kill_broker(broker_id)
 
     def restart(self, broker_id: int | None = None) -> None:
-        """Stop, unless it was killed, and start again; without an id all of them, in turn."""
+        """Stop, unless it was killed, and start again; without an id all brokers, one by one."""
         host = self._started_host()
-        for each in self.broker_ids if broker_id is None else (broker_id,):
-            if each in self._running:
-                self._leave(each)
-                host.stop_broker(each)
-            self.start_broker(each)
+        for broker in self.broker_ids if broker_id is None else (broker_id,):
+            if broker in self._running:
+                self._leave(broker)
+                host.stop_broker(broker)
+            self.start_broker(broker)
 
     def pause(self, broker_id: int | None = None) -> None:
-        """SIGSTOP: its connections stay, and it answers nobody until `resume`."""
+        """SIGSTOP: connections stay open, but the broker does not answer until `resume`."""
         broker_id = self._named(broker_id)
         self._processes().broker(broker_id).pause()
         self._paused.add(broker_id)
@@ -260,27 +261,27 @@ class LocalCluster:
         self._paused.discard(broker_id)
 
     def expire(self, broker_id: int) -> None:
-        """End a thread's session on the metadata, as if nothing had been heard of it for long."""
+        """Expire a thread's session with the metadata store."""
         self._thread().expire_session(broker_id)
 
     @property
     def zookeeper(self) -> ZooKeeperServer | ZooKeeperEnsemble:
-        """Where several processes meet: it can be killed, paused and started again."""
+        """The ZooKeeper of several processes: it can be killed, paused and started again."""
         found = self._processes().zookeeper
         if found is None:
             raise RuntimeError("a single broker has no ZooKeeper")
         return found
 
     def log(self, broker_id: int | None = None) -> str:
-        """The end of what a process has said."""
+        """The end of a process's log."""
         return self._processes().broker(self._named(broker_id)).log()
 
     def broker(self, broker_id: int | None = None) -> Broker:
-        """The broker itself, where it runs in a thread: look at it in `call`."""
+        """The broker object in a thread: read its state in `call`."""
         return self._thread().broker(self._named(broker_id))
 
     def call(self, function: Callable[[], T]) -> T:
-        """The function's result, from the thread that owns the brokers' state."""
+        """Run the function in the thread that owns the brokers' state, and return its result."""
         return self._thread().call(function)
 
     def __enter__(self) -> Self:
@@ -294,7 +295,7 @@ class LocalCluster:
     ) -> None:
         self.stop()
 
-    # Its use
+    # Topics and clients
 
     def create_topic(
         self,
@@ -304,10 +305,10 @@ class LocalCluster:
         *,
         replication_factor: int = 1,
     ) -> None:
-        """On return every broker that runs knows it. KafkaError says why it can't be."""
+        """Returns once every running broker knows the topic. KafkaError if it can't be created."""
         from ottla.testing.topics import create_topic, wait_for_topic
 
-        ports = [self.port_of(each) for each in sorted(self._running)]
+        ports = [self.port_of(broker) for broker in sorted(self._running)]
         settings = self._security.client_settings()
         create_topic(ports, name, partitions, replication_factor, configs or {}, settings)
         if self._several:
@@ -316,8 +317,8 @@ class LocalCluster:
     def producer(self, **options: Any) -> Producer[Any, Any]:
         """An ottla.client.Producer, with its own `options`.
 
-        It is as quick as it can be: PRODUCER_SETTINGS. Who asks for a `delivery` gets that word's
-        settings; who gives `settings` has the last word.
+        It is tuned for latency: PRODUCER_SETTINGS. A `delivery` brings that word's settings
+        instead; `settings` win over both.
         """
         from ottla.client import Producer
 
@@ -330,7 +331,7 @@ class LocalCluster:
     def consumer(
         self, *topics: str, group: str | None = None, **options: Any
     ) -> Consumer[Any, Any]:
-        """An ottla.client.Consumer, which starts at the beginning; `options` are its own."""
+        """An ottla.client.Consumer that starts at the beginning, with its own `options`."""
         from ottla.client import Consumer
 
         options.setdefault("auto_offset_reset", "earliest")
@@ -342,9 +343,9 @@ class LocalCluster:
         return consumer
 
     def share_consumer(self, *topics: str, group: str, **options: Any) -> ShareConsumer[Any, Any]:
-        """An ottla.client.ShareConsumer, which starts at the beginning; `options` are its own.
+        """An ottla.client.ShareConsumer that starts at the beginning, with its own `options`.
 
-        Where a share group starts is a config of the group: one that a test has set stays.
+        The start of a share group is a config of the group: one that a test has set stays.
         """
         from ottla.client import Admin, ResourceType, ShareConsumer
         from ottla.client.configs import ConfigSource
@@ -352,7 +353,7 @@ class LocalCluster:
         name = "share.auto.offset.reset"
         with Admin(self.bootstrap_servers, settings=self._settings) as admin:
             configs = {
-                each.name: each for each in admin.configs.describe(ResourceType.GROUP, group)
+                config.name: config for config in admin.configs.describe(ResourceType.GROUP, group)
             }
             if configs[name].source == ConfigSource.DEFAULT_CONFIG:
                 admin.configs.alter(ResourceType.GROUP, group, set={name: "earliest"})
@@ -374,14 +375,14 @@ class LocalCluster:
     def _settings(self) -> dict[str, Any]:
         return {**CLIENT_SETTINGS, **self.client_settings()}
 
-    # What start and stop are made of
+    # Starting and stopping
 
     def _new_registry(self, reserved: socket.socket) -> RegistryServer:
-        from ottla.registry.schema_registry import SchemaRegistry
+        from ottla.registry.kafka_schema_registry import KafkaSchemaRegistry
         from ottla.registry.server import RegistryServer
 
         settings = self.client_settings()
-        registry = SchemaRegistry(self.bootstrap_servers, settings=settings)
+        registry = KafkaSchemaRegistry(self.bootstrap_servers, settings=settings)
         return RegistryServer(registry, HOST, reserved.getsockname()[1])
 
     def _stop_registry(self) -> None:
@@ -401,14 +402,14 @@ class LocalCluster:
         )
 
     def _start_brokers(self, broker_ids: Sequence[int]) -> None:
-        """When this returns, every broker knows of them."""
-        wanted = {each: (self.port_of(each), self._properties(each)) for each in broker_ids}
+        """Returns once every broker knows of these."""
+        wanted = {broker: (self.port_of(broker), self._properties(broker)) for broker in broker_ids}
         self._started_host().start_brokers(wanted)
         self._running.update(broker_ids)
         if self._several:
             from ottla.testing.topics import wait_for_brokers
 
-            awake = [self.port_of(each) for each in sorted(self._running - self._paused)]
+            awake = [self.port_of(broker) for broker in sorted(self._running - self._paused)]
             wait_for_brokers(awake, broker_ids, self._security.client_settings())
 
     def _started_host(self) -> Host:
@@ -421,7 +422,7 @@ class LocalCluster:
 
         host = self._started_host()
         if not isinstance(host, BrokerThread):
-            raise RuntimeError("a broker in another process can't be looked into")
+            raise RuntimeError("the objects of a broker in another process are out of reach")
         return host
 
     def _processes(self) -> BrokerProcesses:
@@ -429,7 +430,7 @@ class LocalCluster:
 
         host = self._started_host()
         if not isinstance(host, BrokerProcesses):
-            raise RuntimeError("a thread can't: LocalCluster(process=True) can")
+            raise RuntimeError("this needs LocalCluster(process=True)")
         return host
 
     def _named(self, broker_id: int | None) -> int:
@@ -444,17 +445,17 @@ class LocalCluster:
         self._paused.discard(broker_id)
 
     def _properties(self, broker_id: int) -> dict[str, str]:
-        ours = {
+        managed = {
             **self._security.broker_properties(self.port_of(broker_id)),
             "log.dirs": str(self.directory_of(broker_id)),
         }
         if self._several:
-            ours |= {"node.id": str(broker_id), **self._started_host().properties}
+            managed |= {"node.id": str(broker_id), **self._started_host().properties}
         known = {}
         if self._registry_port is not None:
             port = self._registry_port.getsockname()[1]
             known["confluent.schema.registry.url"] = f"http://{HOST}:{port}"
-        return {**known, **self._config, **ours, **(self._each(broker_id) if self._each else {})}
+        return {**known, **self._config, **managed, **(self._each(broker_id) if self._each else {})}
 
     def _stop_host(self) -> None:
         host, self._host = self._host, None
@@ -470,7 +471,7 @@ class LocalCluster:
             client.close()
             return
         if not self._running:
-            client.raw.purge()  # records for a broker that was killed reach nobody
+            client.raw.purge()  # records for a killed broker can't be delivered
         client.close(FLUSH_S_MAX)
 
     def _let_go(self) -> None:
@@ -487,7 +488,8 @@ class LocalCluster:
 
 
 def replicated(brokers: int) -> dict[str, str]:
-    """The topics of coordinators have as many replicas as in a real cluster, if it can be."""
+    """As many replicas of the coordinators' topics as in a real cluster, if there are enough
+    brokers."""
     if brokers == 1:
         return {}
     from ottla.config.tables.zookeeper import CLUSTER_DEFAULTS
@@ -497,9 +499,9 @@ def replicated(brokers: int) -> dict[str, str]:
 
 
 def memory_disk(folder: str = MEMORY_DISK, *, bytes_min: int = MEMORY_DISK_BYTES_MIN) -> str | None:
-    """A directory in memory, where files come and go quicker; None for the usual one.
+    """A directory in memory, where creating and deleting files is faster; None for the default.
 
-    Whoever sets TMPDIR has chosen already, and a container's few megabytes are not enough.
+    A TMPDIR is an explicit choice, and a container's few megabytes are not enough.
     """
     try:
         status = os.statvfs(folder)

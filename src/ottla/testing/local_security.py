@@ -1,4 +1,4 @@
-"""Certificates, users and settings for a cluster that is closed to strangers, for a test."""
+"""Certificates, users and settings of a secured test cluster."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CLIENT_NAME: Final = "client"
 
 
 class LocalSecurity:
-    """`protocol` is one of PROTOCOLS; `users` are those of PLAIN, with their passwords.
+    """`protocol` is one of PROTOCOLS; `users` are PLAIN users with their passwords.
 
-    Brokers speak to each other over the same listener, as the user `broker`.
+    Brokers connect to each other over the same listener, as the user `broker`.
     """
 
     def __init__(self, protocol: str, users: Mapping[str, str] | None = None) -> None:
@@ -40,7 +40,7 @@ class LocalSecurity:
         return self.protocol.startswith("SASL_")
 
     def prepare(self, directory: Path) -> None:
-        """Make certificates there, if they are needed."""
+        """Make certificates in this directory, if the protocol needs them."""
         if self.has_tls:
             self.authority = CertificateAuthority(directory)
             self.authority.issue(BROKER_NAME)
@@ -68,7 +68,7 @@ class LocalSecurity:
         return properties
 
     def client_settings(self, user: str | None = None) -> dict[str, str]:
-        """As librdkafka names them; without a `user` those of the brokers themselves."""
+        """Settings by librdkafka's names; without a `user` those of the brokers themselves."""
         if self.protocol == "PLAINTEXT":
             return {}
         settings = {"security.protocol": self.protocol}

@@ -8,8 +8,8 @@ START_MS: Final = 1_700_000_000_000  # a day in November 2023: far from 0, and t
 
 
 class ManualClock:
-    """A SteadyClock. `advance` takes negative steps too, of the wall time alone: machines do set
-    their clocks back."""
+    """A SteadyClock. `advance` accepts negative steps, which move only the wall time: machines do
+    set their clocks back."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self._now_ms = self._monotonic_ms = now_ms
@@ -25,7 +25,7 @@ class ManualClock:
         self._monotonic_ms += max(ms, 0)
 
     def set_by(self, ms: int) -> None:
-        """Somebody sets the wall time, forward or back, in no time."""
+        """Set the wall time, forward or back, while no time passes."""
         self._now_ms += ms
 
     def __repr__(self) -> str:

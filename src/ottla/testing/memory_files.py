@@ -1,4 +1,4 @@
-"""A file system in memory that can be told to fail: what a disk does to a broker, on demand.
+"""A file system in memory that fails on demand, as a disk fails a broker.
 
     files = MemoryFiles()
     files.fail("pwrite", after=3, error=errno.EIO)   # the fourth write fails, and those after it
@@ -6,9 +6,9 @@
     files.fill(1000)                                 # room for a thousand bytes more, then ENOSPC
     files.crash(random.Random(7))                    # power cut: unsynced bytes are lost or torn
 
-Names (create, rename, remove) are kept in order and survive a crash, as on a journalling file
-system; the bytes of a file survive as far as they were synced. Of what came after, a crash keeps
-as much as chance decides, and may leave zeros or rubbish where a block was not written in time.
+Names (create, rename, remove) are durable in order, as on a journaling file system; a file's bytes
+are durable up to its last sync. A crash keeps a random part of the bytes after it, and may leave
+zeros or garbage in a block that was not written in time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import os
 from random import Random
 from typing import NoReturn
 
-from ottla.storage.files import Data, Entry, LockedError
+from ottla.storage.files import Data, DirectoryEntry, LockedError
 
 RUBBISH_SIZE_MAX = 64
 
 
 class MemoryFile:
-    """An open file. It sees the bytes even after its name is gone."""
+    """An open file. It keeps its bytes even after the name is removed."""
 
     __slots__ = ("_files", "_node", "path")
 
-    def __init__(self, files: MemoryFiles, node: Node, path: str) -> None:
+    def __init__(self, files: MemoryFiles, node: Inode, path: str) -> None:
         self._files = files
         self._node = node
         self.path = path
@@ -41,6 +41,8 @@ class MemoryFile:
 
     def pread(self, size: int, position: int) -> bytes:
         self._files.check("pread", self.path)
+        if position < 0:
+            _raise(errno.EINVAL, self.path)
         return bytes(self._node.data[position : position + size])
 
     def pwrite(self, data: Data, position: int) -> int:
@@ -66,8 +68,8 @@ class MemoryFile:
         self._node.synced_size = len(self._node.data)
 
 
-class Node:
-    """The bytes of a file, and how many of them, from the first, a crash cannot harm."""
+class Inode:
+    """The bytes of a file, and how many of them a crash can't harm."""
 
     __slots__ = ("data", "modified_ms", "synced_size")
 
@@ -90,7 +92,7 @@ class MemoryFiles:
     """Satisfies `ottla.storage.files.Files`."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Inode] = {}
         self.dirs: set[str] = {"/"}
         self.locked: set[str] = set()
         self.calls: dict[str, int] = {}
@@ -101,15 +103,16 @@ class MemoryFiles:
     # Faults
 
     def fail(self, operation: str, *, after: int = 0, error: int = errno.EIO) -> None:
-        """From the call `after` so many more on, `operation` raises `error`, until `heal`."""
+        """After `after` more calls, `operation` raises `error`, until `heal`."""
         self._faults[operation] = (self.calls.get(operation, 0) + after, error)
 
     def short_write(self, *, after: int = 0, size: int = 0) -> None:
-        """One write, `after` so many more, takes only `size` bytes."""
+        """After `after` more writes, one write accepts only `size` bytes."""
         self._short = (self.calls.get("pwrite", 0) + after, size)
 
     def fill(self, room: int) -> None:
-        """The disk has `room` bytes left: a write that needs more is cut short, then ENOSPC."""
+        """The disk has `room` bytes left: a write that needs more is short, the next one gets
+        ENOSPC."""
         self._room = room
 
     def heal(self) -> None:
@@ -118,7 +121,7 @@ class MemoryFiles:
         self._room = None
 
     def crash(self, chance: Random | None = None) -> None:
-        """A power cut. Without `chance` all that was not synced is lost; with it, some of it."""
+        """A power cut. Without `chance` all unsynced bytes are lost; with it, some of them."""
         self.heal()
         self.locked.clear()
         for node in self.nodes.values():
@@ -132,7 +135,7 @@ class MemoryFiles:
             node.synced_size = len(node.data)
 
     def kill(self) -> None:
-        """The process ends without warning; the operating system has all that was written."""
+        """The process ends without warning; the operating system has all its writes."""
         self.heal()
         self.locked.clear()
 
@@ -147,7 +150,7 @@ class MemoryFiles:
             _raise(fault[1], path)
 
     def allowed(self, size: int, growth: int, path: str) -> int:
-        """How much of a write is taken."""
+        """How many bytes of a write are accepted."""
         if self._short is not None and self.calls["pwrite"] - 1 >= self._short[0]:
             size = min(size, self._short[1])
             self._short = None
@@ -169,7 +172,7 @@ class MemoryFiles:
             if os.path.dirname(path) not in self.dirs:
                 _raise(errno.ENOENT, path)
             if node is None:
-                node = self.nodes[path] = Node()
+                node = self.nodes[path] = Inode()
             del node.data[:]
             node.synced_size = 0
         if node is None:
@@ -193,18 +196,18 @@ class MemoryFiles:
             raise
         self.rename(making, path)
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[DirectoryEntry]:
         self.check("entries", path)
         if path not in self.dirs:
             _raise(errno.ENOENT, path)
         prefix = path.rstrip("/") + "/"
         found = [
-            Entry(name[len(prefix) :], len(node.data), False)
+            DirectoryEntry(name[len(prefix) :], len(node.data), False)
             for name, node in self.nodes.items()
             if name.startswith(prefix) and "/" not in name[len(prefix) :]
         ]
         found += [
-            Entry(name[len(prefix) :], 0, True)
+            DirectoryEntry(name[len(prefix) :], 0, True)
             for name in self.dirs
             if name.startswith(prefix)
             and len(name) > len(prefix)
@@ -264,7 +267,7 @@ class MemoryFiles:
         self.locked.add(path)
         return MemoryLock(self, path)
 
-    def _node(self, path: str) -> Node:
+    def _node(self, path: str) -> Inode:
         node = self.nodes.get(path)
         if node is None:
             _raise(errno.ENOENT, path)

@@ -1,17 +1,17 @@
-"""A network that can be cut: every TCP connection of a test goes through it.
+"""A network of TCP proxies that a test can cut, delay and reset.
 
     with Network() as network:
-        door = network.door("client", "broker", broker_port)  # connect to door.port instead
-        network.cut("client", "broker")                       # silence, both ways; nothing is lost
-        network.cut_one_way("broker", "client")               # requests arrive, answers do not
+        proxy = network.proxy("client", "broker", port)  # connect to proxy.port instead
+        network.cut("client", "broker")                  # silence, both ways; nothing is lost
+        network.cut_one_way("broker", "client")          # requests arrive, responses do not
         network.delay("client", "broker", 0.2)
-        network.heal()                                        # what waited arrives now
-        network.heal(reset=True)                              # or: connections that were cut, break
-        door.shut()                                           # refused, as if nobody listened
-        door.open()
+        network.heal()                                   # delayed bytes arrive now
+        network.heal(reset=True)                         # or: break cut connections
+        proxy.shut()                                     # refuses connections
+        proxy.open()
 
-A cut is what a pulled cable is to TCP: bytes wait, nobody is told, and they arrive when the cable
-is back, unless one of the two has lost its patience. It runs in a thread of its own.
+A cut is what a pulled cable is to TCP: bytes wait, no peer gets an error, and they arrive when the
+cable is back, unless a peer has timed out. The network runs in its own thread.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ BACKLOG_MAX: Final = 100
 CALL_S_MAX: Final = 10.0
 
 Opener = str | Callable[[int], str]
-"""Who connects: a name, or a function from the port that a connection comes from."""
+"""The connecting party: a name, or a function from a connection's source port to a name."""
 
 
 class Network:
-    """Doors between named parties, and what happens to bytes on their way between two of them."""
+    """Proxies between named parties, and what happens to the bytes between two of them."""
 
     def __init__(self) -> None:
-        self._flows: dict[tuple[str, str], Flow] = {}
-        self._doors: list[Door] = []
+        self._flows: dict[tuple[str, str], Link] = {}
+        self._proxies: list[Proxy] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="network", daemon=True)
@@ -47,7 +47,7 @@ class Network:
         return self
 
     def stop(self) -> None:
-        """Every connection breaks, every door is gone. Stopping twice is stopping once."""
+        """Break every connection and remove every proxy. A second stop does nothing."""
         if not self._thread.is_alive():
             return
         self._call(self._close())
@@ -65,14 +65,14 @@ class Network:
     ) -> None:
         self.stop()
 
-    def door(self, opener: Opener, target: str, target_port: int) -> Door:
-        """A port that leads to `target_port` of this machine, where `target` listens."""
-        door = Door(self, opener, target, target_port)
-        self._doors.append(door)
-        door.open()
-        return door
+    def proxy(self, opener: Opener, target: str, target_port: int) -> Proxy:
+        """A port that forwards to `target_port` of this machine, where `target` listens."""
+        proxy = Proxy(self, opener, target, target_port)
+        self._proxies.append(proxy)
+        proxy.open()
+        return proxy
 
-    # What can happen to it
+    # Faults
 
     def cut(self, one: str, other: str) -> None:
         """Nothing passes between the two."""
@@ -80,11 +80,11 @@ class Network:
         self.cut_one_way(other, one)
 
     def cut_one_way(self, source: str, target: str) -> None:
-        """What `source` says does not reach `target`; the other way is open."""
+        """No bytes from `source` reach `target`; the other direction is open."""
         self.do(lambda: self.flow(source, target).shut())
 
     def delay(self, one: str, other: str, seconds: float) -> None:
-        """Everything between the two takes so much longer, each way."""
+        """Delay everything between the two, in each direction."""
 
         def slow() -> None:
             for flow in self._both(one, other):
@@ -95,7 +95,7 @@ class Network:
     def heal(
         self, one: str | None = None, other: str | None = None, *, reset: bool = False
     ) -> None:
-        """All is well again, or only between these two; `reset` breaks the connections that a cut
+        """Remove all faults, or those between these two; `reset` breaks the connections that a cut
         had stopped, as if TCP had given up on them."""
 
         def mend() -> None:
@@ -110,10 +110,10 @@ class Network:
 
         self.do(mend)
 
-    # Used by its doors, on the loop
+    # For the proxies, on the loop
 
-    def flow(self, source: str, target: str) -> Flow:
-        return self._flows.setdefault((source, target), Flow())
+    def flow(self, source: str, target: str) -> Link:
+        return self._flows.setdefault((source, target), Link())
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
@@ -122,14 +122,14 @@ class Network:
         return task
 
     def do(self, action: Callable[[], object]) -> None:
-        """An action on the loop, done when this returns."""
+        """Run an action on the loop; it is done when this returns."""
 
         async def act() -> None:
             action()
 
         self._call(act())
 
-    def _both(self, one: str, other: str) -> Iterator[Flow]:
+    def _both(self, one: str, other: str) -> Iterator[Link]:
         yield self.flow(one, other)
         yield self.flow(other, one)
 
@@ -144,22 +144,22 @@ class Network:
         asyncio.run_coroutine_threadsafe(work, self.loop).result(CALL_S_MAX)
 
     async def _close(self) -> None:
-        for door in self._doors:
-            door.close()
+        for proxy in self._proxies:
+            proxy.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Flow:
-    """One direction between two parties, of all their connections."""
+class Link:
+    """One direction between two parties, for all their connections."""
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
         self.opened.set()
         self.delay_s = 0.0
-        self.connections: set[Connection] = set()
+        self.connections: set[ProxiedConnection] = set()
 
     @property
     def is_cut(self) -> bool:
@@ -173,14 +173,14 @@ class Flow:
             connection.abort()
 
     async def passage(self) -> None:
-        """Returns when a byte that has come so far comes out at the other end."""
+        """Returns when a byte sent now would arrive at the other end."""
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         await self.opened.wait()
 
 
-class Door:
-    """A port of the network. `port` stays its own while it is shut."""
+class Proxy:
+    """A listening port of the network. It keeps its `port` while it is shut."""
 
     def __init__(self, network: Network, opener: Opener, target: str, target_port: int) -> None:
         self._network = network
@@ -188,7 +188,7 @@ class Door:
         self._target = target
         self._target_port = target_port
         self._listener: socket.socket | None = None
-        # Bound, and not listening: nobody else is given the port, and who connects is refused.
+        # Bound but not listening: the port stays reserved, and connections are refused.
         self._reserved = _bound(0)
         self.port: int = self._reserved.getsockname()[1]
 
@@ -196,7 +196,7 @@ class Door:
         self._network.do(self._listen)
 
     def shut(self) -> None:
-        """Who connects is refused; connections that are there stay."""
+        """Refuse new connections; existing ones stay."""
         self._network.do(self._stop_listening)
 
     def close(self) -> None:
@@ -217,26 +217,26 @@ class Door:
             self._listener = None
 
     def _accept(self, listener: socket.socket) -> None:
-        """One socket, which has an owner from its first moment on.
+        """Accept one socket, which has an owner from the start.
 
-        A server of asyncio's leaves those open that it accepts while it is being closed.
+        An asyncio server would leak sockets that it accepts while it is being closed.
         """
         try:
             near, (_, port) = listener.accept()
-        except OSError:  # it has gone already
+        except OSError:  # the client has gone already
             return
-        connection = Connection(self._network.loop, near)
+        connection = ProxiedConnection(self._network.loop, near)
         connection.task = self._network.spawn(self._serve(connection, port))
         connection.task.add_done_callback(lambda _: connection.close())  # even if it never began
 
-    async def _serve(self, connection: Connection, port: int) -> None:
+    async def _serve(self, connection: ProxiedConnection, port: int) -> None:
         opener = self._opener if isinstance(self._opener, str) else self._opener(port)
         there = self._network.flow(opener, self._target)
         back = self._network.flow(self._target, opener)
         for flow in (there, back):
             flow.connections.add(connection)
         try:
-            await there.passage()  # a connection is made by a word each way
+            await there.passage()  # a TCP handshake takes a message in each direction
             await back.passage()
             await connection.carry(there, back, self._target_port)
         finally:
@@ -244,7 +244,7 @@ class Door:
                 flow.connections.discard(connection)
 
 
-class Connection:
+class ProxiedConnection:
     """The two sockets of one connection, and the bytes between them."""
 
     task: asyncio.Task[None]
@@ -253,20 +253,20 @@ class Connection:
         self._loop = loop
         self._near = near
         self._far = socket.socket()
-        for each in (self._near, self._far):
-            each.setblocking(False)
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for end in (self._near, self._far):
+            end.setblocking(False)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def abort(self) -> None:
-        """Both ends see it break."""
+        """Break the connection for both ends."""
         self.task.cancel()
 
     def close(self) -> None:
-        """When nobody waits for the sockets any more."""
+        """Called once nothing waits for the sockets."""
         self._near.close()
         self._far.close()
 
-    async def carry(self, there: Flow, back: Flow, target_port: int) -> None:
+    async def carry(self, there: Link, back: Link, target_port: int) -> None:
         try:
             await self._loop.sock_connect(self._far, (HOST, target_port))
         except OSError:
@@ -275,8 +275,9 @@ class Connection:
             group.create_task(self._pump(self._near, self._far, there))
             group.create_task(self._pump(self._far, self._near, back))
 
-    async def _pump(self, source: socket.socket, target: socket.socket, flow: Flow) -> None:
-        """Bytes from one to the other until the end, which travels as they do."""
+    async def _pump(self, source: socket.socket, target: socket.socket, flow: Link) -> None:
+        """Forward bytes from one to the other until the end of the stream, which is forwarded,
+        too."""
         while True:
             try:
                 data = await self._loop.sock_recv(source, CHUNK_SIZE)
@@ -290,7 +291,7 @@ class Connection:
                     target.shutdown(socket.SHUT_WR)
                     return
                 await self._loop.sock_sendall(target, data)
-            except OSError:  # the target is gone: that is seen, and told, on the way from it
+            except OSError:  # the target is gone: the other direction notices and propagates that
                 return
 
 

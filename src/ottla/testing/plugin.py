@@ -1,11 +1,11 @@
-"""The pytest plugin: a broker as a fixture.
+"""The pytest plugin: brokers as fixtures.
 
     kafka           a fresh broker for this test
-    kafka_session   one broker for all tests that ask for it
-    registry        a schema registry beside the broker of kafka
+    kafka_session   one broker for all tests that use it
+    registry        a schema registry beside kafka's broker
 
-pytest imports this file in every run of every project that has Ottla installed; a broker is
-imported by the first test that asks for one. In pytest.ini, broker properties for both:
+pytest imports this file in every run of every project that has Ottla installed; the first test that
+uses a broker imports it. Broker properties for both fixtures, in pytest.ini:
 
     kafka_properties =
         num.partitions=3
@@ -38,7 +38,7 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     """A fresh Kafka broker, in this process: kafka.bootstrap_servers."""
     from ottla.testing.local_cluster import LocalCluster
 
-    with LocalCluster(config=_properties(pytestconfig)) as cluster:
+    with LocalCluster(config=_plugin_properties(pytestconfig)) as cluster:
         yield cluster
 
 
@@ -48,11 +48,13 @@ def registry(kafka: LocalCluster) -> Iterator[RegistryServer]:
     from ottla.extras import require
 
     require("the fixture registry", "registry")
-    from ottla.registry.schema_registry import SchemaRegistry
+    from ottla.registry.kafka_schema_registry import KafkaSchemaRegistry
     from ottla.registry.server import RegistryServer
 
     settings = kafka.client_settings()
-    with RegistryServer(SchemaRegistry(kafka.bootstrap_servers, settings=settings), port=0) as made:
+    with RegistryServer(
+        KafkaSchemaRegistry(kafka.bootstrap_servers, settings=settings), port=0
+    ) as made:
         kafka.call(lambda: kafka.broker().schema_validation.use(made.url))
         yield made
 
@@ -62,11 +64,11 @@ def kafka_session(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     """A Kafka broker that all tests share: kafka_session.bootstrap_servers."""
     from ottla.testing.local_cluster import LocalCluster
 
-    with LocalCluster(config=_properties(pytestconfig)) as cluster:
+    with LocalCluster(config=_plugin_properties(pytestconfig)) as cluster:
         yield cluster
 
 
-def _properties(config: pytest.Config) -> dict[str, str]:
+def _plugin_properties(config: pytest.Config) -> dict[str, str]:
     properties = {}
     for line in config.getini("kafka_properties"):
         name, equals, value = line.partition("=")

@@ -3,9 +3,9 @@
     with PostgresServer() as server:
         use(server.url)                # jdbc:postgresql://127.0.0.1:43210/postgres?user=postgres
 
-It is started from Debian's `postgresql` package (or from where POSTGRES_HOME says), on a free port
-of the loopback, with data in a directory that goes with it; nothing of the system's own server is
-touched. PostgreSQL refuses to run as root: root starts it as the user `postgres`, or `nobody`.
+It is started from Debian's `postgresql` package (or from POSTGRES_HOME), on a free port of the
+loopback interface, with its data in a temporary directory, and touches nothing of the system's own
+server. PostgreSQL refuses to run as root: root starts it as the user `postgres`, or `nobody`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ DEBIAN_HOMES: Final = Path("/usr/lib/postgresql")
 USERS: Final = ("postgres", "nobody")
 SUPERUSER: Final = "postgres"
 START_S_MAX: Final = 120.0
-OPEN_TO_ALL: Final = "/tmp"  # a temporary folder of root's may be closed to the user that serves
+OPEN_TO_ALL: Final = "/tmp"  # the server's user may have no access to root's temporary directory
 
-# Quick, small, and with nothing to keep through a power cut; a kill loses nothing.
+# Fast and small; nothing needs to survive a power cut, but a kill loses nothing.
 SETTINGS: Final = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
@@ -40,12 +40,12 @@ SETTINGS: Final = {
 }
 
 
-class PostgresMissing(RuntimeError):
-    """There is nothing to start."""
+class PostgresNotFound(RuntimeError):
+    """PostgreSQL is not installed."""
 
 
 def programs() -> Path:
-    """The folder with `initdb` and `postgres`."""
+    """The directory with `initdb` and `postgres`."""
     home = os.environ.get("POSTGRES_HOME")
     if home is not None:
         return Path(home) / "bin"
@@ -55,7 +55,7 @@ def programs() -> Path:
     on_path = shutil.which("postgres")
     if on_path is not None:
         return Path(on_path).resolve().parent
-    raise PostgresMissing(
+    raise PostgresNotFound(
         "PostgreSQL is not installed: apt-get install postgresql,"
         " or set POSTGRES_HOME to where it is"
     )
@@ -64,8 +64,8 @@ def programs() -> Path:
 class PostgresServer(ServerProcess):
     name = "PostgreSQL"
     start_s_max = START_S_MAX
-    stopped_by = signal.SIGINT  # clients are cut off; the data is whole
-    killed_by = signal.SIGQUIT  # what was under way is recovered at the next start
+    stopped_by = signal.SIGINT  # disconnects clients and shuts down cleanly
+    killed_by = signal.SIGQUIT  # the next start runs recovery
 
     def __init__(self) -> None:
         super().__init__(apart=True)
@@ -79,7 +79,7 @@ class PostgresServer(ServerProcess):
 
     @property
     def conninfo(self) -> str:
-        """For libpq, and so for psycopg and psql."""
+        """A conninfo string for libpq, and so for psycopg and psql."""
         return f"host={HOST} port={self.port} dbname=postgres user={SUPERUSER}"
 
     @property
@@ -128,7 +128,7 @@ class PostgresServer(ServerProcess):
 
 
 def _user() -> str | None:
-    """None: as who we are."""
+    """None: the current user."""
     if os.geteuid() != 0:
         return None
     for name in USERS:
@@ -136,7 +136,7 @@ def _user() -> str | None:
             return pwd.getpwnam(name).pw_name
         except KeyError:
             continue
-    raise PostgresMissing(f"PostgreSQL does not run as root, and no user is named {USERS}")
+    raise PostgresNotFound(f"PostgreSQL does not run as root, and no user is named {USERS}")
 
 
 def _group() -> int | None:

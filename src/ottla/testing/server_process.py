@@ -1,4 +1,4 @@
-"""The life of a server that others wrote: a port, a log, a process that ends when we do."""
+"""The life of an external server: a port, a log, a process that ends with ours."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LOG_BYTES_SHOWN: Final = 8000
 class ServerProcess:
     """`start`, and any number of `stop`, `kill` and `start` again, with the same data and port.
 
-    A kind of server says what it is called, what is to be run, where, and when it serves. Is the
-    process that has started it killed, it is killed as well.
+    A subclass gives the server's name, its command, its directory and its readiness check. If the
+    process that started it is killed, the server is killed as well.
     """
 
     name: str
@@ -32,11 +32,11 @@ class ServerProcess:
     stopped_by = signal.SIGTERM
     killed_by = signal.SIGKILL
     user: str | int | None = None
-    """None: as who we are."""
+    """None: the current user."""
     group: int | None = None
 
     def __init__(self, *, port: int | None = None, apart: bool = False) -> None:
-        """One that is `apart` hears no Ctrl-C."""
+        """With `apart`, the server gets no Ctrl-C."""
         self._given_port = port
         self._apart = apart
         self._reserved: socket.socket | None = None
@@ -53,18 +53,18 @@ class ServerProcess:
 
     @property
     def directory(self) -> Path:
-        """It is there from the first start on."""
+        """Exists from the first start on."""
         raise NotImplementedError
 
     def command(self) -> Sequence[str]:
-        """What runs the server, in the foreground; and all that has to be there is there."""
+        """The command that runs the server in the foreground; also prepares all that it needs."""
         raise NotImplementedError
 
     def serves(self) -> bool:
         raise NotImplementedError
 
     def start(self, *, wait: bool = True) -> Self:
-        """It serves when this returns, unless that is to be waited for later."""
+        """Returns once the server serves, or at once with `wait` off."""
         if self._process is not None:
             raise RuntimeError(f"the {self.name} server runs already")
         command = [*_ends_with_us(self.killed_by), *self.command()]
@@ -74,7 +74,8 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                cwd=None if self.user is None else self.directory,  # ours may be closed to them
+                # Our directory may be closed to the server's user.
+                cwd=None if self.user is None else self.directory,
                 start_new_session=self._apart,
                 user=self.user,
                 group=self.group,
@@ -95,7 +96,7 @@ class ServerProcess:
             time.sleep(LOOK_EVERY_S)
 
     def stop(self) -> None:
-        """In order: what clients were told is kept."""
+        """Stop cleanly, so that everything acknowledged to clients is durable."""
         self._end(self.stopped_by)
 
     def kill(self) -> None:
@@ -103,7 +104,7 @@ class ServerProcess:
         self._end(self.killed_by)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay, nobody answers."""
+        """SIGSTOP: connections stay open, but the server does not answer."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -116,7 +117,7 @@ class ServerProcess:
             self._reserved = None
 
     def log(self) -> str:
-        """The end of what it has said."""
+        """The end of the server's log."""
         try:
             text = self._log_path.read_bytes()
         except FileNotFoundError:
@@ -151,7 +152,7 @@ class ServerProcess:
         if self._process is None:
             return
         self._process.send_signal(number)
-        self._process.send_signal(signal.SIGCONT)  # one that is paused would not hear of it
+        self._process.send_signal(signal.SIGCONT)  # a paused process would not handle the signal
         try:
             self._process.wait(STOP_S_MAX)
         except subprocess.TimeoutExpired:
@@ -161,8 +162,9 @@ class ServerProcess:
 
 
 def _ends_with_us(number: signal.Signals) -> list[str]:
-    """The kernel sends the signal when the thread that has started the server ends: only of the
-    main one that means that we do. (util-linux has setpriv; without it a server may stay.)"""
+    """The kernel sends the signal when the thread that started the server ends; only the end of the
+    main thread means the end of the process. (util-linux has setpriv; without it a server may
+    stay.)"""
     setpriv = shutil.which("setpriv")
     if setpriv is None or threading.current_thread() is not threading.main_thread():
         return []

@@ -1,4 +1,4 @@
-"""Topics over plain lines: a test that only wants one does not pay for an admin client."""
+"""Creates topics over our own connections, without the cost of an admin client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.wire.messages import metadata
 
 TOPIC_S_MAX: Final = 30.0
 LOOK_EVERY_S: Final = 0.01
-OPEN: Final[Mapping[str, str]] = MappingProxyType({})  # what a line needs where everybody may enter
+OPEN: Final[Mapping[str, str]] = MappingProxyType({})  # no security: no settings
 
 
 def create_topic(
@@ -27,16 +27,16 @@ def create_topic(
     configs: Mapping[str, str],
     settings: Mapping[str, str] = OPEN,
 ) -> None:
-    """At whichever broker decides."""
-    configured = [creation.CreatableTopicConfig(*each) for each in configs.items()]
+    """Sent to any broker: it forwards the request to the controller."""
+    configured = [creation.CreatableTopicConfig(*config) for config in configs.items()]
     topic = creation.CreatableTopic(name, partitions, replication_factor, [], configured)
     request = creation.CreateTopicsRequest([topic], timeout=round(TOPIC_S_MAX * 1000))
     for port in ports:
-        line = BrokerConnection(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
+        connection = BrokerConnection(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
         try:
-            answer = line.call(request, ApiKey.CREATE_TOPICS, creation.CreateTopicsResponse)
+            answer = connection.call(request, ApiKey.CREATE_TOPICS, creation.CreateTopicsResponse)
         finally:
-            line.close()
+            connection.close()
         result = answer.topics[0]
         if result.error_code != ErrorCode.NOT_CONTROLLER:
             break
@@ -44,46 +44,48 @@ def create_topic(
 
 
 def wait_for_topic(ports: Sequence[int], name: str, settings: Mapping[str, str] = OPEN) -> None:
-    """Until each of these brokers knows it, and who leads its partitions."""
+    """Wait until each of these brokers knows the topic and its leaders."""
     deadline = time.monotonic() + TOPIC_S_MAX
     for port in ports:
-        line = BrokerConnection(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
+        connection = BrokerConnection(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
         try:
-            while not _is_known(line, name):
+            while not _is_known(connection, name):
                 if time.monotonic() > deadline:
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name} is not known everywhere")
                 time.sleep(LOOK_EVERY_S)
         finally:
-            line.close()
+            connection.close()
 
 
 def wait_for_brokers(
     ports: Sequence[int], broker_ids: Sequence[int], settings: Mapping[str, str] = OPEN
 ) -> None:
-    """Until the brokers at these ports know that those are alive."""
+    """Wait until the brokers at these ports know that those ids are alive."""
     deadline = time.monotonic() + TOPIC_S_MAX
     for port in ports:
-        line = BrokerConnection(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
+        connection = BrokerConnection(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
         try:
-            while missing := set(broker_ids) - _alive(line):
+            while missing := set(broker_ids) - _alive(connection):
                 if time.monotonic() > deadline:
                     message = f"brokers {sorted(missing)} are not known everywhere"
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
                 time.sleep(LOOK_EVERY_S)
         finally:
-            line.close()
+            connection.close()
 
 
-def _alive(line: BrokerConnection) -> set[int]:
+def _alive(connection: BrokerConnection) -> set[int]:
     request = metadata.MetadataRequest([], allow_auto_topic_creation=False)
-    answer = line.call(request, ApiKey.METADATA, metadata.MetadataResponse)
-    return {each.node_id for each in answer.brokers}
+    answer = connection.call(request, ApiKey.METADATA, metadata.MetadataResponse)
+    return {broker.node_id for broker in answer.brokers}
 
 
-def _is_known(line: BrokerConnection, name: str) -> bool:
+def _is_known(connection: BrokerConnection, name: str) -> bool:
     request = metadata.MetadataRequest(
         [metadata.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
     )
-    answer = line.call(request, ApiKey.METADATA, metadata.MetadataResponse)
+    answer = connection.call(request, ApiKey.METADATA, metadata.MetadataResponse)
     (topic,) = answer.topics
-    return topic.error_code == 0 and all(each.error_code == 0 for each in topic.partitions)
+    return topic.error_code == 0 and all(
+        partition.error_code == 0 for partition in topic.partitions
+    )

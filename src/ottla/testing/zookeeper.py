@@ -3,9 +3,9 @@
     with ZooKeeperServer() as server:
         use(server.connect)
 
-They are started from Debian's `zookeeper` package, or from an unpacked Apache ZooKeeper that
-ZOOKEEPER_HOME names, with a configuration of our own on free ports; nothing of the system's own
-server is touched.
+They are started from Debian's `zookeeper` package, or from an unpacked Apache ZooKeeper in
+ZOOKEEPER_HOME, with their own configuration on free ports, and touch nothing of the system's own
+server.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ottla.testing.ports import HOST, reserve_port
 from ottla.testing.server_process import ServerProcess
 
 DEBIAN_JAR: Final = "/usr/share/java/zookeeper.jar"
-# What the jar's own class path lacks: a logger, and parts of netty, which TLS needs.
+# What the jar's own class path lacks: a logger, and the parts of netty that TLS needs.
 DEBIAN_MORE: Final = ("slf4j-simple", "netty-codec", "netty-resolver")
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
-# A server for tests: small, quick to start, and with nothing to keep through a power cut. Sessions
-# may be as short as two ticks.
+# A server for tests: small, fast to start, and nothing needs to survive a power cut. Sessions may
+# be as short as two ticks.
 JAVA_OPTIONS: Final = (
     "-Xmx128m",
     "-Xss512k",
@@ -39,7 +39,7 @@ JAVA_OPTIONS: Final = (
     "-Dzookeeper.forceSync=no",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
-PROPERTIES: Final = {
+ZOOKEEPER_PROPERTIES: Final = {
     "tickTime": "500",
     "initLimit": "40",
     "syncLimit": "20",
@@ -50,15 +50,15 @@ PROPERTIES: Final = {
 }
 
 
-class ZooKeeperMissing(RuntimeError):
-    """There is nothing to start."""
+class ZooKeeperNotFound(RuntimeError):
+    """ZooKeeper is not installed."""
 
 
 def java_command(options: Sequence[str] = ()) -> list[str]:
-    """What runs a server, before the name of its configuration file."""
+    """The command of a server, up to the name of its configuration file."""
     java = shutil.which("java")
     if java is None:
-        raise ZooKeeperMissing("ZooKeeper needs Java: apt-get install default-jre-headless")
+        raise ZooKeeperNotFound("ZooKeeper needs Java: apt-get install default-jre-headless")
     home = os.environ.get("ZOOKEEPER_HOME")
     if home:
         _check_home(Path(home))
@@ -67,7 +67,7 @@ def java_command(options: Sequence[str] = ()) -> list[str]:
         more = (f"/usr/share/java/{name}.jar" for name in DEBIAN_MORE)
         classes = ":".join([DEBIAN_JAR, *filter(os.path.exists, more)])
     else:
-        raise ZooKeeperMissing(
+        raise ZooKeeperNotFound(
             "ZooKeeper is not installed: apt-get install zookeeper,"
             " or set ZOOKEEPER_HOME to an unpacked Apache ZooKeeper"
         )
@@ -75,11 +75,11 @@ def java_command(options: Sequence[str] = ()) -> list[str]:
 
 
 def _check_home(home: Path) -> None:
-    """Java would only say that it can't find the main class."""
+    """A better message than Java's, which can't find the main class."""
     if any(found for folder in (home, home / "lib") for found in folder.glob("zookeeper*.jar")):
         return
     what = f"no zookeeper*.jar lies in {home} or {home / 'lib'}"
-    raise ZooKeeperMissing(
+    raise ZooKeeperNotFound(
         f"ZOOKEEPER_HOME is {home}: {what if home.is_dir() else 'there is no such folder'}."
         " It names an unpacked Apache ZooKeeper; without it Debian's package is used"
     )
@@ -106,7 +106,7 @@ class ZooKeeperServer(ServerProcess):
         self._directory = directory
         self._number = number
         self._members = dict(members or {})
-        self._properties = {**PROPERTIES, **(properties or {})}
+        self._properties = {**ZOOKEEPER_PROPERTIES, **(properties or {})}
         self._java_options = (*JAVA_OPTIONS, *java_options)
 
     @property
@@ -130,7 +130,7 @@ class ZooKeeperServer(ServerProcess):
         return [*java_command(self._java_options), str(self._write_config())]
 
     def serves(self) -> bool:
-        """Whether it answers, and belongs to a majority."""
+        """True if it answers, and belongs to a majority."""
         try:
             with socket.create_connection((HOST, self.port), timeout=1.0) as line:
                 line.sendall(b"srvr")
@@ -154,7 +154,7 @@ class ZooKeeperServer(ServerProcess):
             "dataDir": str(data),
             "clientPort": str(self.port),
             "clientPortAddress": HOST,
-            **{f"server.{number}": place for number, place in self._members.items()},
+            **{f"server.{number}": address for number, address in self._members.items()},
         }
         path = self.directory / "zoo.cfg"
         path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
@@ -162,12 +162,12 @@ class ZooKeeperServer(ServerProcess):
 
 
 class ZooKeeperEnsemble:
-    """Several servers, of which a majority has to run. `servers` can be ended one by one."""
+    """Several servers, of which a majority must run. `servers` can be stopped one by one."""
 
     def __init__(self, count: int = 3) -> None:
         self._own = tempfile.TemporaryDirectory(prefix="ottla-zookeeper-")
         self._reserved = [reserve_port() for _ in range(2 * count)]
-        ports = [each.getsockname()[1] for each in self._reserved]
+        ports = [reserved.getsockname()[1] for reserved in self._reserved]
         members = {
             number: f"{HOST}:{ports[2 * number - 2]}:{ports[2 * number - 1]}"
             for number in range(1, count + 1)

@@ -1,8 +1,8 @@
 """The table of APIs: key, name, versions, and the classes of request and response.
 
-The versions are those that Ottla can read and write; which of them a broker serves is the broker's
-own list. A module of messages is imported when its API is first used: all of them together would
-take a good part of the time in which a broker should have started.
+The versions are those that Ottla can read and write; the broker has its own list of those that it
+serves. A module of messages is imported when its API is first used, because importing all of them
+would take a good part of a broker's start.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Final, Protocol
 
+from ottla.wire.fields import Buffer, Message
 from ottla.wire.messages.table import ROWS, ApiKey
-from ottla.wire.primitives import Buffer, Message
 
 __all__ = ["APIS", "Api", "ApiKey", "MessageType"]
 
@@ -24,7 +24,7 @@ class MessageType(Protocol):
 
 
 class Api:
-    """One kind of request, and the response to it."""
+    """One kind of request and its response."""
 
     __slots__ = (
         "_module",
@@ -69,7 +69,7 @@ class Api:
         return 2 if version >= self.flexible_from else 1
 
     def response_header_version(self, version: int) -> int:
-        """ApiVersions keeps v0: who asks for it does not know our versions yet (KIP-511)."""
+        """ApiVersions keeps v0: its client does not know the broker's versions yet (KIP-511)."""
         return 1 if version >= self.flexible_from and self.key != ApiKey.API_VERSIONS else 0
 
     def _load(self) -> tuple[MessageType, MessageType]:

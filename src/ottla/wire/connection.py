@@ -1,18 +1,18 @@
-"""One client's conversation as the server sees it: bytes in, requests out; replies in, bytes out.
+"""The broker's side of one connection: bytes in, requests out; replies in, bytes out.
 
-Everything about the order of a conversation lives here, and nothing that moves bytes:
+Every rule about the order of requests and replies is in this file, and nothing that does I/O:
 
     get_buffer -> (the caller receives into it) -> received -> next_request until it is None
     reply, in any order -> the parts that are due, in the order of the requests
 
 Kafka answers the requests of a connection in the order in which they came, so a reply that is ready
 before an older one is parked. Records of a request are views of the receive buffer: they are valid
-until the next get_buffer, which may move what the buffer holds. The buffer is replaced, never
-resized, so a view that outlives its time reads stale bytes and breaks nothing.
+until the next get_buffer, which may move the buffer's contents. The buffer is replaced, never
+resized, so that a view that is used too late reads stale bytes and breaks nothing.
 
-Connections of one thread can share a `scratch` buffer, so that an idle one holds no memory: bytes
-are received into it, and `settle`, called before another connection's turn, takes along the part of
-a request that has not been read yet. Views then end at any connection's next get_buffer.
+Connections of one thread can share a `scratch` buffer, so that an idle connection takes no memory:
+bytes are received into it, and `settle`, called before another connection's turn, copies the part
+of a request that is still incomplete. Views then end at any connection's next get_buffer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final
 
 from ottla.wire.apis import APIS, Api, ApiKey
-from ottla.wire.primitives import (
+from ottla.wire.fields import (
     READ_ERRORS,
     MalformedError,
     Message,
@@ -33,11 +33,11 @@ from ottla.wire.primitives import (
 )
 
 BUFFER_BYTES: Final = 64 * 1024
-BUFFER_BYTES_KEPT_MAX: Final = 1024 * 1024 + BUFFER_BYTES  # while frames need it; larger: never
+BUFFER_BYTES_KEPT_MAX: Final = 1024 * 1024 + BUFFER_BYTES  # a larger one is never kept
 FRAME_START_BYTES: Final = 12  # size, api key, version, correlation id
 REQUEST_BYTES_MIN: Final = FRAME_START_BYTES - 4
-# Requests whose bulk is bytes that stay bytes may have all that socket.request.max.bytes allows.
-# All others are read into an object for every few bytes: 100 MB of them would take gigabytes.
+# Requests whose bulk stays bytes may be as large as socket.request.max.bytes allows. All others
+# become an object for every few bytes: 100 MB of them would take gigabytes of memory.
 LARGE_REQUESTS: Final = frozenset(
     {
         int(ApiKey.PRODUCE),
@@ -48,9 +48,9 @@ LARGE_REQUESTS: Final = frozenset(
     }
 )
 FRAME_BYTES_MAX_OF_OTHERS: Final = 8 * 1024 * 1024
-# A larger request is left unread: reading it takes an object for every few bytes, and up to
-# seconds, so that somebody else may want to do it elsewhere. Not so a Produce, whose bulk are
-# records and whose partitions are counted, nor what comes before the login, which has no lists.
+# A larger request is left unparsed: that may take seconds, so the caller can do it in a helper
+# thread. Exceptions are Produce, whose bulk is records and whose partitions are limited, and the
+# requests before the login, which have no lists.
 READ_BYTES_MAX: Final = 64 * 1024
 READ_AT_ONCE: Final = frozenset(
     {
@@ -71,11 +71,11 @@ _SASL_AUTHENTICATE: Final = int(ApiKey.SASL_AUTHENTICATE)
 
 
 class ProtocolError(Exception):
-    """The peer does not speak Kafka's protocol, or not a part that we know: hang up."""
+    """The peer does not speak Kafka's protocol, or no part of it that is served: disconnect it."""
 
 
 class UnreadBody(Message):
-    """The bytes of a large request's body, in memory of its own."""
+    """A copy of the bytes of a large request's body, to be parsed later."""
 
     __slots__ = ("_api", "_data", "_version")
 
@@ -85,7 +85,7 @@ class UnreadBody(Message):
         self._data = data
 
     def read(self) -> Message:
-        """The body; ProtocolError if it is none. It takes long, and touches nothing else."""
+        """Parse the body; ProtocolError if that fails. Slow, and safe in any thread."""
         try:
             return self._api.read_request(memoryview(self._data), 0, self._version)[0]
         except UNREADABLE as error:
@@ -93,10 +93,10 @@ class UnreadBody(Message):
 
 
 class Request:
-    """One request. `body` is None only if `unsupported`: ApiVersions in a version that is not ours.
+    """One request. `body` is None only if `unsupported`: ApiVersions in an unknown version.
 
-    Such a request is answered all the same, with a v0 body, so that the client learns what it may
-    ask for (KIP-511).
+    It is answered all the same, with a v0 body, so that the client learns which versions are
+    supported (KIP-511).
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class Request:
         self.unsupported = body is None
 
     def portion(self, body: Message, size: int) -> Request:
-        """The same request, with a part of what it asks for."""
+        """The same request with a part of its body."""
         return Request(
             self.sequence, self.api, self.version, self.correlation_id, self.client_id, body, size
         )
@@ -145,7 +145,7 @@ class Request:
 
 
 class Connection:
-    """The bytes and the order of one connection. `served` is api key -> (first, last version)."""
+    """One connection's buffer and reply order. `served` is API key -> (first, last version)."""
 
     __slots__ = (
         "_buffer",
@@ -171,7 +171,7 @@ class Connection:
         self._frame_bytes_max = frame_bytes_max
         self._scratch = memoryview(bytearray(BUFFER_BYTES)) if scratch is None else scratch
         self._buffer = self._scratch
-        self._start = 0  # of what is received and not yet read, in _buffer
+        self._start = 0  # of the bytes in _buffer that are not parsed yet
         self._end = 0
         self._frame_size = 0  # of the last frame
         self._next_request = 0  # sequence numbers
@@ -179,7 +179,7 @@ class Connection:
         self._parked: dict[int, list[Part]] = {}  # replies that wait for an older one
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        """Room to receive into. Views of earlier requests end here."""
+        """Room to receive into. Views of earlier requests are invalid from here on."""
         count = self._end - self._start
         if count == 0:
             if self._buffer is not self._scratch:
@@ -193,7 +193,7 @@ class Connection:
         return self._buffer[count:]
 
     def settle(self) -> None:
-        """Leave the scratch buffer to others."""
+        """Leave the scratch buffer to other connections, by copying what is not parsed yet."""
         count = self._end - self._start
         if count and self._buffer is self._scratch:
             own = bytearray(max(BUFFER_BYTES, 2 * count))
@@ -203,18 +203,18 @@ class Connection:
             self._end = count
 
     def received(self, count: int) -> None:
-        """`count` bytes have been put at the head of what get_buffer gave."""
+        """`count` bytes are in the buffer that get_buffer returned."""
         assert 0 <= count <= len(self._buffer) - self._end
         self._end += count
 
     @property
     def has_more(self) -> bool:
-        """Whether something was received that is not read yet: a request, or a part of one."""
+        """True if the buffer has a request, or a part of one, that is not parsed yet."""
         return self._end > self._start
 
     @property
     def arriving(self) -> int:
-        """The number of the request of which a part has come; -1 if there is none."""
+        """The sequence number of the request that is being received; -1 if there is none."""
         return self._next_request if self._end > self._start else -1
 
     def next_request(self) -> Request | None:
@@ -244,7 +244,7 @@ class Connection:
         return Request(sequence, APIS[api_key], version, correlation_id, client_id, body, size)
 
     def reply(self, request: Request, response: Message | None) -> list[Part]:
-        """Take a reply, or None if the request wants none; give all parts that are due now."""
+        """Take a reply, or None for a request without one; returns all parts that are due now."""
         sequence = request.sequence
         assert self._next_reply <= sequence < self._next_request
         parts = [] if response is None else write_reply(request, response)
@@ -260,12 +260,12 @@ class Connection:
         return parts
 
     def restrict(self, served: Mapping[int, tuple[int, int]], frame_bytes_max: int) -> None:
-        """From the next request on only these are read, up to this size."""
+        """From the next request on accept only these APIs, up to this size."""
         self._served = served
         self._frame_bytes_max = frame_bytes_max
 
     def next_token(self) -> Request | None:
-        """A bare SASL token, as clients send it after SaslHandshake v0: a size, and bytes."""
+        """A bare SASL token, as clients send it after SaslHandshake v0: a size and bytes."""
         from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
         start = self._start + 4
@@ -286,10 +286,10 @@ class Connection:
         return Request(sequence, api, 0, 0, None, body, size)
 
     def reply_token(self, request: Request, response: Message | None) -> list[Part]:
-        """The answer to a bare token: the server's token; nothing where it has failed."""
+        """The reply to a bare token: the server's token, or nothing after a failure."""
         from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 
-        assert request.sequence == self._next_reply, "nothing is asked before it has authenticated"
+        assert request.sequence == self._next_reply, "tokens are answered one by one"
         self._next_reply += 1
         if not isinstance(response, SaslAuthenticateResponse) or response.error_code:
             return []
@@ -297,7 +297,7 @@ class Connection:
         return [_SIZE.pack(len(token)) + token]
 
     def pending(self) -> int:
-        """How many requests have been read and not been answered."""
+        """How many requests have no reply yet."""
         return self._next_request - self._next_reply - len(self._parked)
 
     def _check(self, size: int) -> None:
@@ -307,12 +307,13 @@ class Connection:
     def _read(
         self, frame: memoryview, api_key: int, version: int
     ) -> tuple[str | None, Message | None]:
-        """A request's client id and body; no body if the version can be answered, but not read."""
+        """A request's client id and body; no body for ApiVersions in an unknown version."""
         api = APIS.get(api_key)
         versions = self._served.get(api_key)
         if api is None or versions is None:
             raise ProtocolError(f"api key {api_key} is not served")
-        # What is advertised may begin below what can be read: Produce does (KAFKA-18659).
+        # The advertised versions may begin below those that can be parsed, as for Produce
+        # (KAFKA-18659).
         if versions[0] <= version <= versions[1] and version >= api.version_min:
             try:
                 client_id, position = read_nullable_string(frame, 8)
@@ -329,9 +330,9 @@ class Connection:
         raise ProtocolError(f"{api.name} v{version} is not served")
 
     def _grow(self) -> None:
-        """A larger buffer for the frame that fills this one, twice the size at most.
+        """Replace a full buffer by a larger one for its frame, at most twice the size.
 
-        So a peer gets memory for what it has sent, not for what it says it will send.
+        A peer gets memory for what it has sent, not for what it says it will send.
         """
         full = len(self._buffer)
         assert full < 4 + self._frame_bytes_max, "next_request must be called before get_buffer"
@@ -341,13 +342,13 @@ class Connection:
         self._buffer = memoryview(larger)
 
     def _shrink(self) -> None:
-        """Give memory back; but whoever sends one large batch mostly sends the next."""
+        """Give memory back, but not after a large frame: the next one is mostly as large."""
         if len(self._buffer) > BUFFER_BYTES_KEPT_MAX or self._frame_size < BUFFER_BYTES:
             self._buffer = self._scratch
 
 
 def write_reply(request: Request, response: Message) -> list[Part]:
-    """A response's frame: one buffer, or several with slices of files between them."""
+    """A response's frame: one buffer, or several with file slices between them."""
     writer = Writer()
     start = writer.buffer
     version = request.version

@@ -1,8 +1,8 @@
-"""What stands before the body of every request and response.
+"""The headers of requests and responses.
 
-Header versions follow from the API's version, see Api: a request has v2 and a response v1 from the
-first flexible version on (KIP-482), which means a section of tagged fields at the end. The client
-id keeps its old encoding even there.
+The header version follows from the API version (see `Api`): from the first flexible version on
+(KIP-482) a request has header v2 and a response v1, which end with a section of tagged fields. The
+client id keeps its old encoding even there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from ottla.wire.primitives import (
+from ottla.wire.fields import (
     READ_ERRORS,
     Buffer,
     MalformedError,
@@ -26,7 +26,7 @@ CORRELATION_ID: Final = Struct(">i")
 
 
 def read_request_start(data: Buffer, position: int) -> tuple[int, int, int]:
-    """Api key, version and correlation id, from which the rest of the header's layout follows."""
+    """API key, version and correlation id, which determine the layout of the rest."""
     try:
         api_key, version, correlation_id = REQUEST_START.unpack_from(data, position)
     except READ_ERRORS as error:
@@ -35,7 +35,7 @@ def read_request_start(data: Buffer, position: int) -> tuple[int, int, int]:
 
 
 def read_request_rest(data: Buffer, position: int, header_version: int) -> tuple[str | None, int]:
-    """The client id, and where the body begins. `position` is behind the start."""
+    """The client id, and the position of the body. `position` is that after the start."""
     try:
         client_id, position = read_nullable_string(data, position)
         if header_version >= 2:
@@ -62,7 +62,7 @@ def write_request_header(
 
 
 def read_response_header(data: Buffer, position: int, header_version: int) -> tuple[int, int]:
-    """The correlation id, and where the body begins."""
+    """The correlation id, and the position of the body."""
     try:
         (correlation_id,) = CORRELATION_ID.unpack_from(data, position)
         position += 4

@@ -1,6 +1,6 @@
-"""The client's side of a conversation: requests in, bytes out; bytes in, responses out.
+"""The client's side of one connection: requests in, bytes out; bytes in, responses out.
 
-It is what tests, tools and followers speak to a broker with. Like Connection, it moves no bytes.
+Followers, clients, tools and tests use it to talk to a broker. Like Connection, it does no I/O.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 from ottla.errors import ErrorCode
 from ottla.wire.apis import APIS, Api, ApiKey
 from ottla.wire.connection import ProtocolError
+from ottla.wire.fields import Buffer, MalformedError, Message, Part, Writer
 from ottla.wire.headers import read_response_header, write_request_header
-from ottla.wire.primitives import Buffer, MalformedError, Message, Part, Writer
 
 RESPONSE_BYTES_MAX: Final = 0x7FFFFFFF
 
@@ -22,7 +22,7 @@ _ERROR_CODE: Final = Struct(">h")
 
 
 class Response:
-    """One response, and which request it answers."""
+    """One response and the API, version and correlation id of its request."""
 
     __slots__ = ("api_key", "body", "correlation_id", "size", "version")
 
@@ -51,7 +51,7 @@ class Peer:
     def request(
         self, message: Message, api_key: int, version: int, client_id: str | None = None
     ) -> list[Part]:
-        """The bytes to send. A Produce with acks 0 is the one request that gets no response."""
+        """The bytes to send. Only a Produce with acks=0 gets no response."""
         api = APIS[api_key]
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -89,18 +89,18 @@ class Peer:
         return self.response(frame)
 
     def check_size(self, size: int) -> None:
-        """A response of so many bytes is announced: ProtocolError if it can't be one."""
+        """ProtocolError if a response cannot have this size."""
         if not 4 <= size <= self._response_bytes_max:
             raise ProtocolError(f"a response of {size} bytes")
 
     def response(self, frame: bytes | bytearray) -> Response:
-        """A whole response, without its size: for who reads one at a time, and copies none."""
+        """Parse one whole frame without its size, for callers with a buffer per response."""
         if not self._expected:
-            raise ProtocolError("a response that no request asked for")
+            raise ProtocolError("a response without a request")
         return read_response(frame, *self._expected.popleft())
 
     def pending(self) -> int:
-        """How many requests have been sent and not been answered."""
+        """How many requests wait for a response."""
         return len(self._expected)
 
 

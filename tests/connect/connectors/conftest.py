@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from databases import Place, postgres_place, sqlite_place
+from databases import TargetDatabase, postgres_place, sqlite_place
 
 from ottla.testing.postgres import PostgresServer
 
@@ -21,7 +21,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def postgres(postgres_server: PostgresServer) -> Place:
+def postgres(postgres_server: PostgresServer) -> TargetDatabase:
     name = f"test_{next(NUMBERS)}"
     with psycopg.connect(postgres_server.conninfo, autocommit=True) as line:
         line.execute(f"CREATE SCHEMA {name}")
@@ -29,9 +29,11 @@ def postgres(postgres_server: PostgresServer) -> Place:
 
 
 @pytest.fixture(params=[pytest.param("postgres", marks=pytest.mark.postgres), "sqlite"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> TargetDatabase:
     """A database of either kind."""
     if request.param == "sqlite":
         return sqlite_place(tmp_path_factory.mktemp("sqlite") / "test.db")
-    found: Place = request.getfixturevalue("postgres")
+    found: TargetDatabase = request.getfixturevalue("postgres")
     return found

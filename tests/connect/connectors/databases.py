@@ -1,4 +1,4 @@
-"""Databases that tests write to and look into, beside the connectors."""
+"""Databases that tests write and read directly, beside the connectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.testing.postgres import PostgresServer
 
 
 @dataclass
-class Place:
+class TargetDatabase:
     kind: str
     config: dict[str, str]
     conninfo: str = ""
@@ -24,7 +24,7 @@ class Place:
     words: dict[str, str] = field(default_factory=dict)
 
     def run(self, sql: str, rows: Sequence[Sequence[Any]] | None = None) -> None:
-        """A statement by a connection of its own; {words} are what the database calls it."""
+        """Runs a statement on a separate connection; {words} are replaced by the database's own."""
         text = sql
         for name, word in self.words.items():
             text = text.replace(f"{{{name}}}", word)
@@ -46,14 +46,16 @@ class Place:
             return line.execute(sql).fetchall()  # type: ignore[arg-type]
 
 
-def sqlite_place(path: Path) -> Place:
+def sqlite_place(path: Path) -> TargetDatabase:
     words = {"id": "INTEGER PRIMARY KEY", "timestamp": "TIMESTAMP", "bigint": "INTEGER"}
-    return Place("sqlite", {"connection.url": f"jdbc:sqlite:{path}"}, path=str(path), words=words)
+    return TargetDatabase(
+        "sqlite", {"connection.url": f"jdbc:sqlite:{path}"}, path=str(path), words=words
+    )
 
 
-def postgres_place(server: PostgresServer, schema: str) -> Place:
+def postgres_place(server: PostgresServer, schema: str) -> TargetDatabase:
     words = {"id": "BIGSERIAL PRIMARY KEY", "timestamp": "TIMESTAMP", "bigint": "BIGINT"}
-    return Place(
+    return TargetDatabase(
         "postgres",
         {
             "connection.url": f"{server.url}&currentSchema={schema}",

@@ -1,4 +1,4 @@
-"""Tasks driven by hand, as a worker drives them: polled in a loop, given records to put."""
+"""Drives tasks as a worker does: polls them in a loop, and gives them records to put."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Context:
         return self.committed.get(json.dumps(partition, sort_keys=True))
 
     def offsets(self, partitions: Collection[Mapping[str, Any]]) -> list[Any]:
-        return [(each, self.offset(each)) for each in partitions]
+        return [(partition, self.offset(partition)) for partition in partitions]
 
     def commit(self, records: Sequence[SourceRecord]) -> None:
-        """As a worker keeps offsets: through JSON."""
+        """Stores offsets as JSON, like a worker."""
         for record in records:
             key = json.dumps(record.source_partition, sort_keys=True)
             self.committed[key] = json.loads(json.dumps(record.source_offset))
@@ -53,7 +53,7 @@ class Context:
     def resume(self, *partitions: TopicPartition) -> None: ...
 
 
-class Reported:
+class ErrantRecords:
     """An errant record reporter that tolerates everything."""
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ class Source:
         connector.start(config)
         self.configs = connector.task_configs(tasks)
         self.tasks: list[SourceTask] = []
-        for each in self.configs:
+        for task_config in self.configs:
             task = connector.task_class()
             assert isinstance(task, SourceTask)
-            task.start(each, self.context)
+            task.start(task_config, self.context)
             self.tasks.append(task)
 
     def poll(self) -> list[SourceRecord]:
@@ -99,7 +99,7 @@ class Source:
         return found
 
     def deliver(self, records: Sequence[SourceRecord]) -> None:
-        """To be replaced where records are to go somewhere."""
+        """Override it to store the records."""
 
     def take(self, count: int) -> list[SourceRecord]:
         return self.until(lambda found: len(found) >= count)
@@ -113,7 +113,7 @@ class Source:
         return found
 
     def stop(self) -> dict[str, Any]:
-        """Gives the offsets, to go on from."""
+        """Returns the offsets at which the next task resumes."""
         for task in self.tasks:
             task.stop()
         self.connector.stop()

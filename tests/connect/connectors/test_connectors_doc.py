@@ -1,4 +1,4 @@
-"""The page of connectors: its tables are current, its examples work."""
+"""docs/connectors.md: its tables are current, its examples work."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset
 import pytest
-from databases import Place, sqlite_place
+from databases import TargetDatabase, sqlite_place
 
 from ottla.connect.plugins import Plugins
-from ottla.connect.run import runner
-from ottla.connect.run.states import State
-from ottla.connect.run.worker import Worker
+from ottla.connect.run import connector_runner
+from ottla.connect.run.connector_status import ConnectorState
+from ottla.connect.run.worker_context import WorkerContext
 from ottla.testing import LocalCluster
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_examples_have_no_errors(example: dict[str, Any]) -> None:
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
 def test_the_example_copies_a_table_into_files(
-    spark: SparkSession, postgres: Place, tmp_path: Path
+    spark: SparkSession, postgres: TargetDatabase, tmp_path: Path
 ) -> None:
     """PostgreSQL to a topic to Parquet, and to another database, as the page has it."""
     postgres.run(STATEMENTS)
@@ -68,7 +68,7 @@ def test_the_example_copies_a_table_into_files(
         "orders-copy": copy.config,
     }
     with LocalCluster() as cluster:
-        worker = Worker(
+        worker = WorkerContext(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "exactly.once.source.support": "enabled",
@@ -77,7 +77,7 @@ def test_the_example_copies_a_table_into_files(
             }
         )
         running = [
-            runner.start(
+            connector_runner.start_connector(
                 example["name"],
                 {**example["config"], **changes[example["name"]]},
                 spark=lambda: spark,
@@ -91,8 +91,8 @@ def test_the_example_copies_a_table_into_files(
             postgres.run("UPDATE orders SET customer = 'dora', changed = now() WHERE id = 2")
             copied = _wait(lambda: _copied(copy), lambda rows: (2, "dora") in rows, running)
         finally:
-            for each in running:
-                each.stop()
+            for runner in running:
+                runner.stop()
     assert [(row["id"], row["customer"], row["amount"]) for row in found] == [
         (1, "ann", Decimal("12.50")),
         (2, "bob", None),
@@ -109,7 +109,7 @@ def _lake(folder: Path) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: int(row["id"]))
 
 
-def _copied(place: Place) -> list[tuple[Any, ...]]:
+def _copied(place: TargetDatabase) -> list[tuple[Any, ...]]:
     if not place.rows("SELECT name FROM sqlite_master WHERE name = 'shop-orders'"):
         return []
     return place.rows('SELECT id, customer FROM "shop-orders" ORDER BY id')
@@ -118,13 +118,15 @@ def _copied(place: Place) -> list[tuple[Any, ...]]:
 def _wait(
     look: Callable[[], list[Any]],
     enough: Callable[[list[Any]], bool],
-    running: list[runner.Runner],
+    running: list[connector_runner.ConnectorRunner],
 ) -> list[Any]:
     deadline = time.monotonic() + 400
     while not enough(found := look()):
-        for each in running:
-            assert each.status.state is not State.FAILED, each.status
-            assert all(task.state is not State.FAILED for task in each.status.tasks), each.status
+        for runner in running:
+            assert runner.status.state is not ConnectorState.FAILED, runner.status
+            assert all(task.state is not ConnectorState.FAILED for task in runner.status.tasks), (
+                runner.status
+            )
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
     return found

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from drives import Context, Sink, Source, sink_record
 
-from ottla.connect import standard
+from ottla.connect import standard_streams
 from ottla.connect.api import ExactlyOnceSupport
 from ottla.connect.connectors.file_sink import FileStreamSinkConnector
 from ottla.connect.connectors.file_source import (
@@ -27,7 +27,7 @@ def source(path: Path, offsets: dict[str, Any] | None = None, **config: str) -> 
     return Source(FileStreamSourceConnector(), props, offsets)
 
 
-def test_lines_are_followed_as_the_file_grows(tmp_path: Path) -> None:
+def test_appended_lines_are_read(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     with source(path) as reader:
         assert not reader.poll(), "the file is not there yet"
@@ -43,7 +43,7 @@ def test_lines_are_followed_as_the_file_grows(tmp_path: Path) -> None:
     assert found[0].topic == "lines"
 
 
-def test_a_new_task_goes_on_behind_the_last_line(tmp_path: Path) -> None:
+def test_a_new_task_resumes_after_the_last_line(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text("".join(f"line {n}\n" for n in range(5000)))
     offsets: dict[str, Any] = {}
@@ -91,7 +91,7 @@ def test_records_become_lines_as_java_would_write_them(tmp_path: Path) -> None:
     with Sink(FileStreamSinkConnector(), {"file": str(path)}) as writer:
         writer.put(sink_record(None, 5))
     assert path.read_text().endswith("}\n5\n"), "a file is appended to"
-    with pytest.raises(ConnectException, match="can't be written"):
+    with pytest.raises(ConnectException, match="Couldn't open"):
         Sink(FileStreamSinkConnector(), {"file": str(tmp_path / "no" / "folder")})
 
 
@@ -99,9 +99,9 @@ def test_without_a_file_the_standard_streams_are_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there, here = os.pipe()
-    monkeypatch.setattr(standard, "INPUT", there)
+    monkeypatch.setattr(standard_streams, "INPUT", there)
     with Source(FileStreamSourceConnector(), {"topic": "lines"}) as reader:
-        assert not reader.poll(), "nobody has typed anything"
+        assert not reader.poll(), "no input yet"
         os.write(here, b"one\ntwo\nthr")
         found = reader.take(2)
         assert [record.value for record in found] == ["one", "two"]
@@ -110,7 +110,7 @@ def test_without_a_file_the_standard_streams_are_used(
         os.write(here, b"ee\n")
         assert [record.value for record in reader.take(1)] == ["three"]
         os.close(here)
-        assert not reader.poll(), "its end is no error"
+        assert not reader.poll(), "the end of the file is not an error"
     os.close(there)
     with Sink(FileStreamSinkConnector(), {}) as writer:
         writer.put(sink_record(STRING_SCHEMA, "shown"))
@@ -120,9 +120,10 @@ def test_without_a_file_the_standard_streams_are_used(
 
 TASK = """
 import os, sys
-from ottla.connect import standard
-standard.attach(int(sys.argv[1]))
-print(os.read(standard.input_descriptor(), 100).decode(), file=standard.output(), flush=True)
+from ottla.connect import standard_streams
+standard_streams.attach_standard_streams(int(sys.argv[1]))
+line = os.read(standard_streams.standard_input(), 100).decode()
+print(line, file=standard_streams.standard_output(), flush=True)
 """
 
 

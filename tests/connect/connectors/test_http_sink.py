@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from drives import Reported, Sink, sink_record
+from drives import ErrantRecords, Sink, sink_record
 
 from ottla.connect.connectors.http.settings import codes_of
 from ottla.connect.connectors.http.sink import HttpSinkConnector
@@ -31,7 +31,7 @@ class Seen:
 
 @dataclass
 class Web:
-    """What was asked of it, and what it answers next: 200, if nothing else is said."""
+    """A web server that records requests; `answers` are its next status codes, 200 by default."""
 
     url: str = ""
     seen: list[Seen] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Web:
 
     @property
     def bodies(self) -> list[str]:
-        return [each.body.decode() for each in self.seen]
+        return [request.body.decode() for request in self.seen]
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_each_record_is_a_request_over_one_connection(web: Web) -> None:
         writer.put(sink_record(STRING_SCHEMA, "hello"), sink_record(None, b"bytes"))
         writer.put(order(1))
     assert web.bodies == ["hello", "bytes", "Struct{id=1,item=ß}"]
-    assert {(each.method, each.path) for each in web.seen} == {("POST", "/in")}
+    assert {(request.method, request.path) for request in web.seen} == {("POST", "/in")}
     assert web.seen[0].headers["Content-Type"] == "text/plain"
     assert len(web.connections) == 1
 
@@ -125,7 +125,7 @@ def test_addresses_headers_and_replacements(web: Web) -> None:
     }
     with sink(web, "/${topic}/${key}/${item}?n=${id}", batch_max_size="9", **config) as writer:
         writer.put(order(1, key="a b"), order(1, key="a b"), order(2, key="c/d"))
-    assert [each.path for each in web.seen] == [
+    assert [request.path for request in web.seen] == [
         "/orders/a%20b/%C3%9F?n=1",
         "/orders/c%2Fd/%C3%9F?n=2",
     ]
@@ -144,15 +144,15 @@ def test_requests_are_sent_again_where_it_may_help(web: Web) -> None:
         web.answers = [500] * 9
         with pytest.raises(ConnectException, match="500"):
             writer.put(sink_record(STRING_SCHEMA, "z"))
-        assert web.bodies[4:] == ["z"] * 4, "once, and three times again"
+        assert web.bodies[4:] == ["z"] * 4, "one attempt and three retries"
         web.answers = [500] * 4
-        writer.context.errant_record_reporter = reported = Reported()
+        writer.context.errant_record_reporter = reported = ErrantRecords()
         writer.put(sink_record(STRING_SCHEMA, "q"), sink_record(STRING_SCHEMA, "r", 1))
         assert [record.value for record, _ in reported.records] == ["q"]
         assert web.bodies[-1] == "r"
 
 
-def test_errors_that_are_to_be_ignored(web: Web) -> None:
+def test_configured_errors_are_ignored(web: Web) -> None:
     web.answers = [400]
     for what in ("ignore", "log"):
         with sink(web, behavior_on_error=what, retry_on_status_codes="") as writer:
@@ -165,7 +165,7 @@ def test_tombstones(web: Web) -> None:
     for what in ("ignore", "log", "delete"):
         with sink(web, "/${key}", behavior_on_null_values=what, batch_max_size="5") as writer:
             writer.put(*records)
-    assert [each.method for each in web.seen] == ["POST", "POST", "POST", "DELETE"]
+    assert [request.method for request in web.seen] == ["POST", "POST", "POST", "DELETE"]
     assert (web.seen[-1].path, web.seen[-1].body) == ("/k", b"")
     with (
         sink(web, behavior_on_null_values="fail") as writer,
@@ -174,7 +174,7 @@ def test_tombstones(web: Web) -> None:
         writer.put(*records)
 
 
-def test_who_asks_is_known(web: Web) -> None:
+def test_basic_and_oauth2_logins_are_sent(web: Web) -> None:
     config = {"connection_user": "me", "connection_password": "p:w"}
     with sink(web, auth_type="basic", **config) as writer:
         writer.put(sink_record(STRING_SCHEMA, "x"))
@@ -185,12 +185,12 @@ def test_who_asks_is_known(web: Web) -> None:
     config = {"oauth2_client_id": "me", "oauth2_client_secret": "pw", "oauth2_client_scope": "all"}
     with sink(web, auth_type="OAUTH2", oauth2_token_url=f"{web.url}/token", **config) as writer:
         writer.put(sink_record(STRING_SCHEMA, "x"), sink_record(STRING_SCHEMA, "y"))
-    assert [each.path for each in web.seen] == ["/token", "/in", "/in", "/token", "/in"]
+    assert [request.path for request in web.seen] == ["/token", "/in", "/in", "/token", "/in"]
     assert web.bodies[0] == "grant_type=client_credentials&scope=all"
     assert web.seen[1].headers["Authorization"] == "Bearer secret"
 
 
-def test_a_service_that_is_not_there_is_said() -> None:
+def test_an_absent_service_is_reported() -> None:
     config = {"http.api.url": "http://127.0.0.1:1/", "max.retries": "1", "retry.backoff.ms": "1"}
     with (
         Sink(HttpSinkConnector(), config) as writer,
@@ -207,16 +207,16 @@ def test_status_codes() -> None:
     ("config", "text"),
     [
         ({"http.api.url": "ftp://x"}, "http://host"),
-        ({"retry.on.status.codes": "often"}, "no status code"),
+        ({"retry.on.status.codes": "often"}, "neither a status code"),
         ({"auth.type": "BASIC"}, "connection.user"),
         ({"auth.type": "OAUTH2"}, "oauth2.token.url"),
-        ({"regex.patterns": "a"}, "as many"),
+        ({"regex.patterns": "a"}, "same number of entries"),
         ({"regex.patterns": "(", "regex.replacements": "x"}, "unterminated"),
         ({"request.method": "GET"}, "request.method"),
     ],
 )
 def test_http_configs_that_can_not_work_are_refused(config: dict[str, str], text: str) -> None:
     props = {"http.api.url": "http://x", **config}
-    assert sum(len(each.errors) for each in HttpSinkConnector().validate(props)) == 1
+    assert sum(len(value.errors) for value in HttpSinkConnector().validate(props)) == 1
     with pytest.raises(ConfigException, match=text):
         HttpSinkConnector().start(props)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from databases import Place
-from drives import Reported, Sink, sink_record
+from databases import TargetDatabase
+from drives import ErrantRecords, Sink, sink_record
 
 from ottla.connect.connectors.jdbc.sink import JdbcSinkConnector
 from ottla.connect.data import (
@@ -28,7 +28,7 @@ KEY = struct_schema({"id": INT64_SCHEMA})
 UPSERT = {"insert.mode": "upsert", "pk.mode": "record_key", "delete.enabled": "true"}
 
 
-def sink(place: Place, config: dict[str, str] | None = None) -> Sink:
+def sink(place: TargetDatabase, config: dict[str, str] | None = None) -> Sink:
     return Sink(JdbcSinkConnector(), {**place.config, "auto.create": "true", **(config or {})})
 
 
@@ -42,7 +42,7 @@ def keyed(number: int, item: str | None, offset: int = 0) -> SinkRecord:
     return sink_record(schema, value, offset, key_schema=KEY, key={"id": number})
 
 
-def test_inserts_in_the_order_of_the_topic(place: Place) -> None:
+def test_inserts_in_the_order_of_the_topic(place: TargetDatabase) -> None:
     with sink(place, {"batch.size": "7"}) as writer:
         writer.put(*(order(n, f"item {n}", n) for n in range(50)))
         writer.put(order(99, None, 50))
@@ -51,7 +51,7 @@ def test_inserts_in_the_order_of_the_topic(place: Place) -> None:
     assert rows == [*((n, f"item {n}") for n in range(50)), (99, None)]
 
 
-def test_upserts_are_idempotent_and_the_last_one_counts(place: Place) -> None:
+def test_upserts_are_idempotent_and_the_last_one_counts(place: TargetDatabase) -> None:
     records = [keyed(1, "a", 0), keyed(2, "b", 1), keyed(1, "c", 2)]
     with sink(place, UPSERT) as writer:
         for _ in range(3):
@@ -60,7 +60,7 @@ def test_upserts_are_idempotent_and_the_last_one_counts(place: Place) -> None:
     assert sorted(place.rows("SELECT id, item FROM orders")) == [(1, "c"), (2, "d"), (3, "e")]
 
 
-def test_tombstones_delete_also_what_is_not_there(place: Place) -> None:
+def test_tombstones_may_delete_absent_rows(place: TargetDatabase) -> None:
     with sink(place, UPSERT) as writer:
         writer.put(keyed(7, None))  # before the table
         assert not (place.kind == "sqlite" and place.rows("SELECT name FROM sqlite_master"))
@@ -70,14 +70,14 @@ def test_tombstones_delete_also_what_is_not_there(place: Place) -> None:
     assert place.rows("SELECT id, item FROM orders") == [(2, "again")]
 
 
-def test_insert_and_delete_take_turns(place: Place) -> None:
+def test_insert_and_delete_take_turns(place: TargetDatabase) -> None:
     config = {"pk.mode": "record_key", "delete.enabled": "true"}
     with sink(place, config) as writer:
         writer.put(keyed(1, "a"), keyed(1, None), keyed(1, "b"))
     assert place.rows("SELECT id, item FROM orders") == [(1, "b")]
 
 
-def test_update_changes_only_rows_that_are_there(place: Place) -> None:
+def test_update_changes_only_rows_that_are_there(place: TargetDatabase) -> None:
     with sink(place, UPSERT) as writer:
         writer.put(keyed(1, "a"))
     with sink(place, {"insert.mode": "update", "pk.mode": "record_key"}) as writer:
@@ -85,7 +85,7 @@ def test_update_changes_only_rows_that_are_there(place: Place) -> None:
     assert place.rows("SELECT id, item FROM orders") == [(1, "b")]
 
 
-def test_kafka_coordinates_as_key(place: Place) -> None:
+def test_kafka_coordinates_as_key(place: TargetDatabase) -> None:
     config = {"insert.mode": "upsert", "pk.mode": "kafka"}
     records = [order(1, "a", 5), order(1, "a", 6, partition=1)]
     with sink(place, config) as writer:
@@ -97,7 +97,7 @@ def test_kafka_coordinates_as_key(place: Place) -> None:
     assert sorted(rows) == [("orders", 0, 5, 1), ("orders", 1, 6, 1)]
 
 
-def test_keys_that_are_one_value_and_keys_of_the_value(place: Place) -> None:
+def test_keys_that_are_one_value_and_keys_of_the_value(place: TargetDatabase) -> None:
     value = struct_schema({"item": STRING_SCHEMA})
     config = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "number"}
     with sink(place, config) as writer:
@@ -114,13 +114,13 @@ def test_keys_that_are_one_value_and_keys_of_the_value(place: Place) -> None:
     assert place.rows("SELECT id, item FROM copy_of_orders") == [(3, "z")]
 
 
-def test_only_the_fields_that_are_wanted(place: Place) -> None:
+def test_only_the_configured_fields_are_written(place: TargetDatabase) -> None:
     with sink(place, {"fields.whitelist": "item"}) as writer:
         writer.put(order(1, "x"))
     assert place.rows("SELECT * FROM orders") == [("x",)]
 
 
-def test_columns_are_added(place: Place) -> None:
+def test_columns_are_added(place: TargetDatabase) -> None:
     wider = struct_schema(
         {
             "id": INT64_SCHEMA,
@@ -143,7 +143,7 @@ def test_columns_are_added(place: Place) -> None:
     assert rows == [(1, "a", None, None), (2, "b", 3, 5), (3, "c", None, None)]
 
 
-def test_names_need_no_care(place: Place) -> None:
+def test_unusual_names_are_quoted(place: TargetDatabase) -> None:
     name = 'odd "name" - with spaces'
     schema = struct_schema({"select": INT32_SCHEMA, 'a"b %s ?': STRING_SCHEMA})
     config = {"insert.mode": "upsert", "pk.mode": "record_value", "pk.fields": "select"}
@@ -153,14 +153,14 @@ def test_names_need_no_care(place: Place) -> None:
     assert place.rows('SELECT * FROM "odd ""name"" - with spaces"') == [(1, "y")]
 
 
-def test_a_put_is_all_or_nothing_and_bad_records_are_reported(place: Place) -> None:
+def test_a_put_is_all_or_nothing_and_bad_records_are_reported(place: TargetDatabase) -> None:
     place.run("CREATE TABLE orders (id {bigint} PRIMARY KEY, item TEXT)")
     records = [order(1, "a", 0), order(2, "b", 1), order(1, "twice", 2), order(3, "c", 3)]
     with sink(place) as writer:
         with pytest.raises(ConnectException, match="orders-0@0"):
             writer.put(*records)
         assert place.rows("SELECT * FROM orders") == []
-        writer.context.errant_record_reporter = reported = Reported()
+        writer.context.errant_record_reporter = reported = ErrantRecords()
         writer.put(*records)
     assert sorted(place.rows("SELECT id, item FROM orders")) == [(1, "a"), (2, "b"), (3, "c")]
     assert [record.offset for record, _ in reported.records] == [2]
@@ -171,19 +171,19 @@ def test_a_put_is_all_or_nothing_and_bad_records_are_reported(place: Place) -> N
     [
         ({"auto.create": "false"}, order(1, "a"), "auto.create is off"),
         ({}, sink_record(None, {"id": 1}), "a value without schema"),
-        ({}, sink_record(STRING_SCHEMA, "x"), "columns are made of a struct's fields"),
-        ({}, sink_record(None, None), "delete.enabled=true makes deletions"),
+        ({}, sink_record(STRING_SCHEMA, "x"), "whose fields become columns"),
+        ({}, sink_record(None, None), "delete.enabled=true turns such records"),
         (UPSERT, order(1, "a"), "has no key"),
-        ({"pk.mode": "record_value", "pk.fields": "nr"}, order(1, "a"), "nr is no field"),
+        ({"pk.mode": "record_value", "pk.fields": "nr"}, order(1, "a"), "nr is not a field"),
         (
             {"pk.mode": "record_key"},
             sink_record(ORDER, {"id": 1}, key_schema=INT32_SCHEMA, key=1),
-            "pk.fields names its column",
+            "pk.fields must name exactly one column",
         ),
         (UPSERT, sink_record(ORDER, {"id": 1}, key={"id": 1}), "needs records with a schema"),
     ],
 )
-def test_records_that_do_not_fit_are_said(
+def test_records_that_do_not_fit_are_reported(
     tmp_path: Any, config: dict[str, str], record: SinkRecord, text: str
 ) -> None:
     props = {"connection.url": f"jdbc:sqlite:{tmp_path}/x.db", "auto.create": "true", **config}
@@ -211,7 +211,7 @@ def test_configs_of_the_sink_that_can_not_work_are_refused(
 
 
 @pytest.mark.postgres
-def test_a_server_that_went_away_is_tried_again(postgres: Place) -> None:
+def test_a_lost_database_connection_is_retried(postgres: TargetDatabase) -> None:
     with PostgresServer() as server:
         config = {
             "connection.url": server.url,
@@ -226,7 +226,7 @@ def test_a_server_that_went_away_is_tried_again(postgres: Place) -> None:
             with pytest.raises(RetriableException):
                 writer.put(order(2, "b"))
             assert writer.context.timeouts == [10]
-            with pytest.raises(RetriableException, match="no connection"):
+            with pytest.raises(RetriableException, match="Unable to connect"):
                 writer.put(order(2, "b"))
             server.start()
             writer.put(order(2, "b"))

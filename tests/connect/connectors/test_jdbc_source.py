@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from databases import Place
+from databases import TargetDatabase
 from drives import Context, Source, values
 
 from ottla.connect.connectors.jdbc.source import JdbcSourceConnector
@@ -17,17 +17,17 @@ QUICK = {"poll.interval.ms": "0", "topic.prefix": "db-"}
 
 
 def source(
-    place: Place, offsets: dict[str, Any] | None = None, tasks: int = 1, **config: str
+    place: TargetDatabase, offsets: dict[str, Any] | None = None, tasks: int = 1, **config: str
 ) -> Source:
     named = {name.replace("_", "."): value for name, value in config.items()}
     return Source(JdbcSourceConnector(), {**place.config, **QUICK, **named}, offsets, tasks)
 
 
-def orders(place: Place) -> None:
+def orders(place: TargetDatabase) -> None:
     place.run("CREATE TABLE orders (id {id}, item TEXT, changed {timestamp} NOT NULL)")
 
 
-def test_bulk_copies_the_whole_table_again_and_again(place: Place) -> None:
+def test_bulk_copies_the_whole_table_again_and_again(place: TargetDatabase) -> None:
     orders(place)
     place.run("INSERT INTO orders VALUES (1, 'beer', '2024-01-01 00:00:00'), "
               "(2, NULL, '2024-01-01 00:00:00')")  # fmt: skip
@@ -39,7 +39,7 @@ def test_bulk_copies_the_whole_table_again_and_again(place: Place) -> None:
     assert [record.source_offset.get("complete") for record in first] == [None, True]
 
 
-def test_bulk_waits_for_its_interval_also_after_a_restart(place: Place) -> None:
+def test_bulk_waits_for_its_interval_also_after_a_restart(place: TargetDatabase) -> None:
     orders(place)
     place.run("INSERT INTO orders VALUES (1, 'beer', '2024-01-01 00:00:00')")
     with source(place, mode="bulk", poll_interval_ms="3600000") as reader:
@@ -49,7 +49,7 @@ def test_bulk_waits_for_its_interval_also_after_a_restart(place: Place) -> None:
         assert not reader.poll()
 
 
-def test_incrementing_goes_on_where_it_was(place: Place) -> None:
+def test_incrementing_mode_resumes_at_its_offset(place: TargetDatabase) -> None:
     orders(place)
     fill = "INSERT INTO orders (id, item, changed) VALUES (?, ?, '2024-01-01 00:00:00')"
     place.run(fill, [(n, f"item {n}") for n in range(1, 251)])
@@ -66,14 +66,14 @@ def test_incrementing_goes_on_where_it_was(place: Place) -> None:
     assert rest[-1].source_partition["table"].endswith("orders")
 
 
-def test_an_autoincrement_column_need_not_be_named(place: Place) -> None:
+def test_an_autoincrement_column_need_not_be_named(place: TargetDatabase) -> None:
     orders(place)
     place.run("INSERT INTO orders VALUES (7, 'x', '2024-01-01 00:00:00')")
     with source(place, mode="incrementing") as reader:
         assert reader.take(1)[0].source_offset == {"incrementing": 7}
 
 
-def test_rows_are_exactly_once_wherever_a_batch_ends(place: Place) -> None:
+def test_rows_are_exactly_once_wherever_a_batch_ends(place: TargetDatabase) -> None:
     """Ten rows with one timestamp, read in batches of three, by a new task for each batch."""
     orders(place)
     place.run(
@@ -97,7 +97,9 @@ def test_rows_are_exactly_once_wherever_a_batch_ends(place: Place) -> None:
         place.run(f"DELETE FROM orders WHERE id = {11 + len(mode)}")
 
 
-def test_without_a_key_equal_timestamps_come_again_and_are_never_lost(place: Place) -> None:
+def test_without_a_key_equal_timestamps_come_again_and_are_never_lost(
+    place: TargetDatabase,
+) -> None:
     place.run("CREATE TABLE events (name TEXT, at {timestamp} NOT NULL)")
     place.run(
         "INSERT INTO events VALUES (?, ?)",
@@ -115,12 +117,12 @@ def test_without_a_key_equal_timestamps_come_again_and_are_never_lost(place: Pla
     names = {row["name"] for row in values(rest)}
     assert names == {"b0", "b1", "b2", "b3", "c"}
     offsets = [str(record.source_offset) for record in first + rest[:1]]
-    assert len(set(offsets)) == len(offsets) - 1, "a place is told apart by its offset"
+    assert len(set(offsets)) == len(offsets) - 1, "offsets distinguish the rows"
     with source(place, reader.stop(), **config) as reader:
         assert not reader.poll()
 
 
-def test_an_updated_row_comes_again(place: Place) -> None:
+def test_an_updated_row_comes_again(place: TargetDatabase) -> None:
     orders(place)
     place.run("INSERT INTO orders VALUES (1, 'old', '2024-01-01 00:00:00')")
     config = {"mode": "timestamp+incrementing", "timestamp_column_name": "changed"}
@@ -137,7 +139,7 @@ def test_an_updated_row_comes_again(place: Place) -> None:
     }
 
 
-def test_late_rows_are_waited_for(place: Place) -> None:
+def test_late_rows_are_waited_for(place: TargetDatabase) -> None:
     """A row younger than the delay is not read, so that an older one may still come before it."""
     orders(place)
     now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
@@ -155,7 +157,7 @@ def test_late_rows_are_waited_for(place: Place) -> None:
     assert time.time() >= later.replace(tzinfo=datetime.UTC).timestamp()
 
 
-def test_timestamp_initial_and_several_columns(place: Place) -> None:
+def test_timestamp_initial_and_several_columns(place: TargetDatabase) -> None:
     place.run("CREATE TABLE notes (id {id}, made {timestamp}, changed {timestamp})")
     place.run(
         "INSERT INTO notes (id, made, changed) VALUES (?, ?, ?)",
@@ -177,7 +179,7 @@ def test_timestamp_initial_and_several_columns(place: Place) -> None:
         assert not reader.poll()
 
 
-def test_a_query_with_a_condition_of_its_own(place: Place) -> None:
+def test_a_query_may_have_its_own_condition(place: TargetDatabase) -> None:
     orders(place)
     place.run("INSERT INTO orders (id, item, changed) VALUES (?, ?, '2024-01-01 00:00:00')",
               [(n, "even" if n % 2 == 0 else "odd") for n in range(1, 7)])  # fmt: skip
@@ -192,14 +194,14 @@ def test_a_query_with_a_condition_of_its_own(place: Place) -> None:
         assert values(reader.take(1)) == [{"id": 2, "item": "EVEN"}]
 
 
-def test_tables_are_chosen_and_shared_by_tasks(place: Place) -> None:
+def test_tables_are_chosen_and_shared_by_tasks(place: TargetDatabase) -> None:
     for name in ("a", "b", "c", "d"):
         place.run(f"CREATE TABLE {name} (id {{id}})")
         place.run(f"INSERT INTO {name} (id) VALUES (1)")
     with source(place, tasks=2, mode="bulk", table_blacklist="d") as reader:
         assert len(reader.tasks) == 2
-        found = reader.until(lambda them: len({each.topic for each in them}) == 3)
-    assert {each.topic for each in found} == {"db-a", "db-b", "db-c"}
+        found = reader.until(lambda them: len({row.topic for row in them}) == 3)
+    assert {item.topic for item in found} == {"db-a", "db-b", "db-c"}
     with source(place, tasks=9, mode="bulk", table_whitelist="c, d") as reader:
         assert len(reader.tasks) == 2
     if place.schema is not None:
@@ -207,7 +209,7 @@ def test_tables_are_chosen_and_shared_by_tasks(place: Place) -> None:
             assert len(reader.tasks) == 1
 
 
-def test_new_tables_are_found(place: Place) -> None:
+def test_new_tables_are_found(place: TargetDatabase) -> None:
     place.run("CREATE TABLE first (id {id})")
     with source(place, mode="bulk", table_poll_interval_ms="20") as reader:
         place.run("CREATE TABLE second (id {id})")
@@ -219,7 +221,7 @@ def test_new_tables_are_found(place: Place) -> None:
     assert len(tables) == 2
 
 
-def test_what_is_wrong_is_said(place: Place) -> None:
+def test_errors_are_reported(place: TargetDatabase) -> None:
     orders(place)
     place.run("CREATE TABLE loose (id {bigint}, changed {timestamp})")
     cases: list[tuple[dict[str, str], str]] = [
@@ -261,7 +263,7 @@ def test_configs_that_can_not_work_are_refused(config: dict[str, str], text: str
         connector.start(props)
 
 
-def test_a_database_that_is_not_there_is_said_after_all_attempts() -> None:
+def test_an_absent_database_is_reported_after_all_attempts() -> None:
     props = {
         "connection.url": "jdbc:postgresql://127.0.0.1:1/x?user=y",
         "connection.attempts": "2",
@@ -269,6 +271,8 @@ def test_a_database_that_is_not_there_is_said_after_all_attempts() -> None:
         "mode": "bulk",
         "topic.prefix": "x",
     }
-    with pytest.raises(ConnectException, match="no connection to the database after 2 attempts"):
+    with pytest.raises(
+        ConnectException, match="Unable to connect to the database after 2 attempts"
+    ):
         JdbcSourceConnector().start(props)
     assert Context(props).offset({}) is None

@@ -1,4 +1,4 @@
-"""What columns become, and what fields become: type by type."""
+"""Types: from columns to fields, and from fields to columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from databases import Place, sqlite_place
+from databases import TargetDatabase, sqlite_place
 from drives import Sink, Source, sink_record
 
-from ottla.connect.connectors.jdbc.database import Column
-from ottla.connect.connectors.jdbc.numbers import decimal_field
+from ottla.connect.connectors.jdbc.database import ColumnDefinition
+from ottla.connect.connectors.jdbc.numeric_mapping import decimal_field
 from ottla.connect.connectors.jdbc.sink import JdbcSinkConnector
 from ottla.connect.connectors.jdbc.source import JdbcSourceConnector
 from ottla.connect.data import (
@@ -43,7 +43,7 @@ from ottla.connect.errors import ConnectException, DataException
 UTC = datetime.UTC
 
 
-def copied(place: Place, **config: str) -> SourceRecord:
+def copied(place: TargetDatabase, **config: str) -> SourceRecord:
     named = {name.replace("_", "."): value for name, value in config.items()}
     props = {**place.config, "mode": "bulk", "topic.prefix": "t-", **named}
     with Source(JdbcSourceConnector(), props) as source:
@@ -104,7 +104,7 @@ POSTGRES_ROWS: list[tuple[str, str, tuple[Any, ...]]] = [
 
 
 @pytest.mark.postgres
-def test_every_type_of_postgresql(postgres: Place) -> None:
+def test_every_type_of_postgresql(postgres: TargetDatabase) -> None:
     postgres.run("CREATE TYPE mood AS ENUM ('sad', 'ok')")
     columns = ", ".join(f"c{n} {kind}" for n, (kind, _, _) in enumerate(POSTGRES_ROWS))
     postgres.run(f"CREATE TABLE things ({columns})")
@@ -123,13 +123,13 @@ def test_every_type_of_postgresql(postgres: Place) -> None:
     ("kind", "text", "message"),
     [
         ("integer[]", "'{{1,2},{3,4}}'", "several dimensions"),
-        ("numeric", "'NaN'", "no number with 38 decimal places"),
-        ("numeric", "1e-50", "no number with 38 decimal places"),
+        ("numeric", "'NaN'", "does not fit a scale of 38"),
+        ("numeric", "1e-50", "does not fit a scale of 38"),
         ("timestamp", "'infinity'", "timestamp too large"),
     ],
 )
 def test_values_without_a_form_in_connect_name_their_column(
-    postgres: Place, kind: str, text: str, message: str
+    postgres: TargetDatabase, kind: str, text: str, message: str
 ) -> None:
     postgres.run(f"CREATE TABLE things (odd {kind})")
     postgres.run(f"INSERT INTO things VALUES ({text})")
@@ -138,7 +138,7 @@ def test_values_without_a_form_in_connect_name_their_column(
 
 
 @pytest.mark.postgres
-def test_zones_and_granularity(postgres: Place) -> None:
+def test_zones_and_granularity(postgres: TargetDatabase) -> None:
     postgres.run("CREATE TABLE t (plain timestamp, zoned timestamptz)")
     postgres.run("INSERT INTO t VALUES ('2024-07-01 12:00:00.123456', '2024-07-01 12:00:00Z')")
     moment = datetime.datetime(2024, 7, 1, 10, 0, 0, 123456, UTC)
@@ -172,7 +172,7 @@ def test_numeric_mapping(
     precision: int | None, scale: int | None, wanted: list[Type | None]
 ) -> None:
     """None: Connect's Decimal."""
-    column = Column("n", "numeric", precision, scale)
+    column = ColumnDefinition("n", "numeric", precision, scale)
     found = []
     for mapping in ("none", "precision_only", "best_fit", "best_fit_eager_double"):
         schema, convert = decimal_field(column, mapping)
@@ -200,7 +200,7 @@ def test_sqlite_types_are_those_declared(tmp_path: Any) -> None:
         "a": 1, "b": 1 << 40, "c": 1.0, "d": True, "e": "x", "f": b"y", "g": Decimal("1.50"),
         "h": datetime.date(2024, 1, 2), "i": moment, "j": moment, "l": datetime.time(1, 2, 3),
     }  # fmt: skip
-    assert "k" not in record.value, "a type that nobody knows is left out, and said"
+    assert "k" not in record.value, "a column of an unknown type is left out and logged"
     place.run("UPDATE t SET b = 'many'")
     with pytest.raises(DataException, match="column b is declared integer, and holds 'many'"):
         copied(place)
@@ -224,22 +224,22 @@ FIELDS = {
 }
 
 
-def test_what_the_sink_wrote_the_source_reads(place: Place) -> None:
+def test_the_source_reads_what_the_sink_wrote(place: TargetDatabase) -> None:
     """A table made by auto.create, with every type, and back."""
-    schema = struct_schema({name: each for name, (each, _) in FIELDS.items()})
-    value = {name: each for name, (_, each) in FIELDS.items()}
+    schema = struct_schema({name: item for name, (item, _) in FIELDS.items()})
+    value = {name: item for name, (_, item) in FIELDS.items()}
     config = {**place.config, "auto.create": "true"}
     with Sink(JdbcSinkConnector(), config) as sink:
         sink.put(sink_record(schema, value))
     record = copied(place)
-    found = {name: each for name, each in record.value.items() if name != "j"}
-    assert found == {name: each for name, each in value.items() if name != "j"}
+    found = {name: item for name, item in record.value.items() if name != "j"}
+    assert found == {name: item for name, item in value.items() if name != "j"}
     assert record.value["j"] == value["j"]
 
 
 @pytest.mark.postgres
-def test_text_goes_into_columns_of_other_types(postgres: Place) -> None:
-    """A table that a person made: uuid, jsonb, timestamptz, arrays; in every way of writing."""
+def test_text_goes_into_columns_of_other_types(postgres: TargetDatabase) -> None:
+    """A table created by hand: uuid, jsonb, timestamptz, arrays; in every insert mode."""
     postgres.run(
         "CREATE TABLE orders (id int PRIMARY KEY, u uuid, j jsonb, t timestamptz, a int[])"
     )
@@ -269,7 +269,7 @@ def test_text_goes_into_columns_of_other_types(postgres: Place) -> None:
         assert (number, str(uuid), json, time, array) == (1, text, {"x": 1}, moment, [1])
 
 
-def test_nested_fields_are_refused_with_a_remedy(place: Place) -> None:
+def test_nested_fields_are_refused_with_a_remedy(place: TargetDatabase) -> None:
     schema = struct_schema({"inner": struct_schema({"x": INT32_SCHEMA})})
     record = sink_record(schema, {})
     with (
@@ -280,7 +280,7 @@ def test_nested_fields_are_refused_with_a_remedy(place: Place) -> None:
 
 
 @pytest.mark.postgres
-def test_nul_in_a_text_is_said(postgres: Place) -> None:
+def test_nul_characters_are_reported(postgres: TargetDatabase) -> None:
     schema = struct_schema({"x": STRING_SCHEMA})
     with (
         Sink(JdbcSinkConnector(), {**postgres.config, "auto.create": "true"}) as sink,

@@ -1,4 +1,4 @@
-"""Topics and groups of one cluster in another: two real brokers."""
+"""Mirrors topics and groups of one cluster to another: two real brokers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ottla.client.acls import Acl, AclPattern, AclPermission, AclResource
 from ottla.client.configs import ResourceType
 from ottla.client.record import TopicPartition
 from ottla.connect.api import SourceConnector
-from ottla.connect.connectors.mirror import rights
+from ottla.connect.connectors.mirror import acls
 from ottla.connect.connectors.mirror.checkpoints import MirrorCheckpointConnector
-from ottla.connect.connectors.mirror.formats import Checkpoint, Heartbeat, OffsetSync
+from ottla.connect.connectors.mirror.formats import MirrorCheckpoint, MirrorHeartbeat, OffsetSync
 from ottla.connect.connectors.mirror.heartbeats import MirrorHeartbeatConnector
+from ottla.connect.connectors.mirror.offset_sync_store import SYNCS_MAX, OffsetSyncStore
 from ottla.connect.connectors.mirror.policies import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
 )
 from ottla.connect.connectors.mirror.source import MirrorSourceConnector
-from ottla.connect.connectors.mirror.translation import SYNCS_MAX, Translation
 from ottla.connect.data import SourceRecord
 from ottla.connect.errors import ConfigException, ConnectException
 from ottla.testing import LocalCluster
@@ -44,8 +44,8 @@ def brokers() -> Iterator[Clusters]:
 @pytest.fixture
 def clusters(brokers: Clusters) -> Clusters:
     """Empty ones."""
-    for each in brokers:
-        with each.admin() as admin:
+    for broker in brokers:
+        with broker.admin() as admin:
             names = [name for name in admin.topics.names() if not name.startswith("__")]
             if names:
                 admin.topics.delete(*names)
@@ -85,7 +85,7 @@ class Mirror(Source):
                 record.value,
                 key=record.key,
                 partition=record.partition,
-                headers=[(each.key, each.value) for each in record.headers],
+                headers=[(header.key, header.value) for header in record.headers],
                 timestamp_ms=record.timestamp,
             )
         self._producer.flush()
@@ -122,7 +122,7 @@ def test_records_keep_their_partition_key_headers_and_time(clusters: Clusters) -
         names = [name for name in admin.topics.names() if not name.startswith("__")]
         configs = admin.configs.describe(ResourceType.TOPIC, "A.orders")
     assert names == ["A.orders"]
-    assert {each.name: each.value for each in configs}["retention.ms"] == "12345678"
+    assert {config.name: config.value for config in configs}["retention.ms"] == "12345678"
     with one.consumer("orders") as there, two.consumer("A.orders") as here:
         was = {(r.partition, r.offset): r for r in there.take(6)}
         found = {(r.partition, r.offset): r for r in here.take(6)}
@@ -133,7 +133,7 @@ def test_records_keep_their_partition_key_headers_and_time(clusters: Clusters) -
         assert record.timestamp_ms == old.timestamp_ms
 
 
-def test_a_mirror_goes_on_where_it_was(clusters: Clusters) -> None:
+def test_a_mirror_resumes_at_its_offsets(clusters: Clusters) -> None:
     one, two = clusters
     one.create_topic("orders")
     fill(one, "orders", range(10))
@@ -178,11 +178,11 @@ def _configs(mirror: Mirror) -> list[dict[str, str]]:
 
 def _retention(admin: Any) -> str | None:
     found = admin.configs.describe(ResourceType.TOPIC, "A.first")
-    return {each.name: each.value for each in found}["retention.ms"]
+    return {item.name: item.value for item in found}["retention.ms"]
 
 
-def test_groups_go_on_in_the_target(clusters: Clusters) -> None:
-    """100 records, in ten commits of the mirror; a group that has read 57 of them, and moves."""
+def test_groups_continue_in_the_target(clusters: Clusters) -> None:
+    """100 records, in ten commits of the mirror; a group that has read 57 of them moves."""
     one, two = clusters
     one.create_topic("orders")
     with Mirror(MirrorSourceConnector(), clusters) as mirror:
@@ -196,17 +196,17 @@ def test_groups_go_on_in_the_target(clusters: Clusters) -> None:
     config = {"emit_checkpoints_interval_seconds": "0", "sync_group_offsets_enabled": "true"}
     with Mirror(MirrorCheckpointConnector(), clusters, **config) as mirror:
         (record,) = mirror.take(1)
-        assert not mirror.poll(), "what has not changed is not said again"
+        assert not mirror.poll(), "unchanged offsets are not written again"
     assert record.topic == "A.checkpoints.internal"
-    checkpoint = Checkpoint.read(record.key, record.value)
+    checkpoint = MirrorCheckpoint.read(record.key, record.value)
     at = checkpoint.downstream
     assert checkpoint == ("readers", ("A.orders", 0), 57, at, "")
     assert 50 <= at <= 57, "the mirror has noted 50, and more if it read the ten in pieces"
     with two.admin() as admin:
         assert admin.groups.offsets("readers")[TopicPartition("A.orders", 0)].offset == at
     with two.consumer("A.orders", group="readers") as consumer:
-        found = [int(each.value) for each in consumer.take(100 - at)]
-    assert found == list(range(at, 100)), "none is skipped, and a few are read again"
+        found = [int(record.value) for record in consumer.take(100 - at)]
+    assert found == list(range(at, 100)), "no record is skipped, and a few are read again"
 
 
 def test_a_group_that_is_read_in_the_target_is_not_moved_back(clusters: Clusters) -> None:
@@ -236,26 +236,26 @@ def test_heartbeats(clusters: Clusters) -> None:
         mirror.take(2)
     with two.consumer("heartbeats") as consumer:
         record, _ = consumer.take(2)
-    beat = Heartbeat.read(record.key, record.value)
+    beat = MirrorHeartbeat.read(record.key, record.value)
     assert (beat.source, beat.target) == ("A", "B")
     assert record.key == b"\x00\x01A\x00\x01B"
     with Mirror(MirrorSourceConnector(), (two, one), topics="none") as back:
-        assert back.take(2)[0].topic == "A.heartbeats", "they are copied whatever `topics` says"
+        assert back.take(2)[0].topic == "A.heartbeats", "they are copied regardless of `topics`"
 
 
 def test_the_formats_are_those_of_mirror_maker() -> None:
     place = TopicPartition("t", 3)
     sync = OffsetSync(place, 7, 9)
     assert (sync.key(), sync.value()) == (b"\0\1t\0\0\0\3", b"\0" * 7 + b"\7" + b"\0" * 7 + b"\x09")
-    checkpoint = Checkpoint("g", place, 7, 9, "m")
+    checkpoint = MirrorCheckpoint("g", place, 7, 9, "m")
     assert checkpoint.key() == b"\0\1g\0\1t\0\0\0\3"
     assert checkpoint.value() == b"\0\0" + sync.value() + b"\0\1m"
-    assert Checkpoint.read(checkpoint.key(), checkpoint.value()) == checkpoint
+    assert MirrorCheckpoint.read(checkpoint.key(), checkpoint.value()) == checkpoint
     assert OffsetSync.read(sync.key(), sync.value()) == sync
 
 
-def test_translation_never_skips() -> None:
-    translation, place = Translation(), TopicPartition("t", 0)
+def test_translation_never_skips_records() -> None:
+    translation, place = OffsetSyncStore(), TopicPartition("t", 0)
     assert translation.downstream(place, 5) is None
     for upstream in range(10, 5 * SYNCS_MAX, 10):
         translation.add(OffsetSync(place, upstream, 2 * upstream))
@@ -265,7 +265,7 @@ def test_translation_never_skips() -> None:
         found = translation.downstream(place, offset)
         assert found is not None
         assert found <= 2 * offset
-    translation.add(OffsetSync(place, 100, 90_000))  # the mirror began anew
+    translation.add(OffsetSync(place, 100, 90_000))  # the mirror started again
     assert translation.downstream(place, 5000) == 90_000
     assert translation.downstream(place, 99) == 180
 
@@ -287,7 +287,7 @@ def test_names_of_topics() -> None:
 @pytest.mark.parametrize(
     ("config", "text"),
     [
-        ({"topics": "("}, "no regular expression"),
+        ({"topics": "("}, "invalid regular expression"),
         ({"replication.policy.class": "Mine"}, "DefaultReplicationPolicy"),
         ({"source.cluster.alias": ""}, "non-empty"),
     ],
@@ -322,7 +322,7 @@ def test_rights_to_read_are_copied_and_those_to_write_are_not() -> None:
         acl("other", read),
         acl("or", read, pattern=AclPattern.PREFIXED),
     ]
-    found = rights.of_copies(
+    found = acls.acls_of_copies(
         there, wanted=("orders", "sales").__contains__, remote=lambda name: f"A.{name}"
     )
     assert found == [
@@ -338,4 +338,4 @@ def test_clusters_without_an_authorizer_have_no_rights_to_copy(
 ) -> None:
     clusters[0].create_topic("orders")
     with caplog.at_level("INFO"), Mirror(MirrorSourceConnector(), clusters, topics="orders"):
-        assert "no ACLs are copied: a cluster has no authorizer" in caplog.text
+        assert "Topic ACLs are not replicated: a cluster has no authorizer" in caplog.text

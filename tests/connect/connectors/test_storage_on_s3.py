@@ -26,7 +26,7 @@ NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
 @dataclass
 class Bucket:
-    """Objects that were finished; parts of others wait."""
+    """The complete objects; parts of others are pending."""
 
     place: str = ""
     objects: dict[str, bytes] = field(default_factory=dict)
@@ -94,9 +94,9 @@ def bucket() -> Iterator[Bucket]:
 
 
 def unchunked(body: io.BufferedIOBase) -> bytes:
-    """Sizes in hexadecimal before the pieces; behind the last one headers, as checksums, may come.
+    """Each piece follows its size in hexadecimal; trailers, such as checksums, may follow the last.
 
-    HTTP does so with what it sends, and S3 once more inside of that.
+    HTTP chunks the body, and S3 chunks it once more within.
     """
     found = b""
     while size := int(body.readline().split(b";")[0], 16):
@@ -129,12 +129,12 @@ def test_objects_are_written_by_either_kind_of_config(bucket: Bucket) -> None:
     assert bucket.keys == {"me", "you"}
 
 
-def test_a_store_that_refuses_is_tried_again(bucket: Bucket) -> None:
+def test_a_refused_request_is_retried(bucket: Bucket) -> None:
     place = f"endpoint_override={bucket.place}&scheme=http&region=us-east-1"
     config = {"store.url": f"s3://me:secret@lake?{place}", "format.class": "json"}
     with Sink(StorageSinkConnector(), {**config, "flush.size": "1"}) as sink:
         bucket.refuses = True
-        with pytest.raises(RetriableException, match="can't be written"):
+        with pytest.raises(RetriableException, match="Writing"):
             sink.put(sink_record(SCHEMA, {"id": 1}))
         bucket.refuses = False
         sink.put(sink_record(SCHEMA, {"id": 1}))

@@ -15,9 +15,9 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
-from drives import Reported, Sink, sink_record
+from drives import ErrantRecords, Sink, sink_record
 
-from ottla.connect.connectors.storage import stores, writing
+from ottla.connect.connectors.storage import stores, topic_partition_writer
 from ottla.connect.connectors.storage.sink import StorageSinkConnector
 from ottla.connect.data import (
     BOOLEAN_SCHEMA,
@@ -69,7 +69,7 @@ def test_files_are_named_by_offsets_and_only_whole_ones_are_committed(tmp_path: 
         "topics/orders/partition=0/orders+0+0000000005.snappy.parquet",
         "topics/orders/partition=0/orders+0+0000000008.snappy.parquet",
     ]
-    with sink(tmp_path) as writer:  # what waited is read again
+    with sink(tmp_path) as writer:  # the pending records are read again
         writer.put(order(11), order(12))
         writer.put(order(13))
         assert writer.commit() == {("orders", 0): 14}
@@ -77,7 +77,7 @@ def test_files_are_named_by_offsets_and_only_whole_ones_are_committed(tmp_path: 
     assert sorted(table["id"].to_pylist()) == list(range(5, 14))
 
 
-def test_a_task_that_begins_again_writes_the_same_files(tmp_path: Path) -> None:
+def test_a_restarted_task_writes_the_same_files(tmp_path: Path) -> None:
     """The offsets were not committed: the same records, cut in other batches."""
     records = [order(n, topic="t", partition=n % 2) for n in range(40)]
     for step in (40, 7, 1):
@@ -93,7 +93,7 @@ def test_a_task_that_begins_again_writes_the_same_files(tmp_path: Path) -> None:
     assert sorted(ids) == list(range(40))
 
 
-class Unlucky(stores.Store):
+class Unlucky(stores.FileStore):
     """A store whose every second write fails."""
 
     writes = 0
@@ -105,10 +105,8 @@ class Unlucky(stores.Store):
         super().write(path, content)
 
 
-def test_a_put_that_is_called_again_adds_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stores, "Store", Unlucky)
+def test_a_repeated_put_adds_no_duplicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "FileStore", Unlucky)
     with sink(tmp_path, format_class="json") as writer:
         for first in range(0, 12, 4):
             records = [order(n) for n in range(first, first + 4)]
@@ -151,7 +149,7 @@ EVERYTHING: dict[str, tuple[Schema, Any, pa.DataType]] = {
 
 
 def test_every_type_in_parquet(tmp_path: Path) -> None:
-    schema = struct_schema({name: each for name, (each, _, _) in EVERYTHING.items()})
+    schema = struct_schema({name: item for name, (item, _, _) in EVERYTHING.items()})
     values = {name: value for name, (_, value, _) in EVERYTHING.items()}
     struct = Struct.of(schema, [*values.values()])
     struct.values_in_order[list(values).index("inner")] = Struct(ORDER, values["inner"])
@@ -210,7 +208,7 @@ def test_values_without_a_schema(tmp_path: Path) -> None:
     assert pq.ParquetFile(tmp_path / "b" / name).read().to_pydict() == {"value": ["x", "y", "z"]}
     with sink(tmp_path / "c", flush_size="2") as writer:
         writer.put(sink_record(None, {"a": 1}, 0))
-        with pytest.raises(ConnectException, match="don't fit into columns"):
+        with pytest.raises(ConnectException, match="do not fit into columns"):
             writer.put(sink_record(None, {"a": {"no": "number"}}, 1))
 
 
@@ -269,7 +267,7 @@ def test_files_are_closed_by_the_time_of_records(tmp_path: Path) -> None:
         writer.put(*(order(n, timestamp=moment) for n, moment in enumerate(times)))
         assert writer.commit() == {("orders", 0): 5}
         writer.put()
-        assert writer.commit() == {("orders", 0): 5}, "no younger record, no end"
+        assert writer.commit() == {("orders", 0): 5}, "without a later record the file stays open"
     assert len(files(tmp_path)) == 2
 
 
@@ -285,7 +283,9 @@ def test_files_are_closed_by_the_clock_without_records(tmp_path: Path) -> None:
                 writer.put()
         assert len(files(folder)) == 1
     berlin_ms = 3_600_000
-    assert writing.next_border(0, 86_400_000, lambda now: berlin_ms) == 82_800_000
+    assert (
+        topic_partition_writer.next_rotation_ms(0, 86_400_000, lambda now: berlin_ms) == 82_800_000
+    )
 
 
 def test_tombstones_and_bad_records(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_tombstones_and_bad_records(tmp_path: Path) -> None:
     with sink(tmp_path / "report", **config) as writer:
         with pytest.raises(ConnectException, match="no field colour"):
             writer.put(order(0))
-        writer.context.errant_record_reporter = reported = Reported()
+        writer.context.errant_record_reporter = reported = ErrantRecords()
         writer.put(order(0))
         assert len(reported.records) == 1
 
@@ -320,15 +320,15 @@ def test_csv_has_no_place_for_nested_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "text"),
     [
-        ({"store.url": ""}, "says where files go"),
-        ({"store.url": "relative/path"}, "begins with /"),
+        ({"store.url": ""}, "set store.url"),
+        ({"store.url": "relative/path"}, "must begin with /"),
         ({"store.url": "ftp://x/y"}, "store.url"),
         ({"format.class": "io.confluent.connect.s3.format.avro.AvroFormat"}, "parquet, json, csv"),
         ({"flush.size": "0"}, "at least 1"),
-        ({"partitioner.class": "field"}, "needs its fields"),
+        ({"partitioner.class": "field"}, "needs partition.field.name"),
         (
             {"partitioner.class": "timebased", "path.format": "YYYY"},
-            "needs a length above 0",
+            "needs a time span above 0",
         ),
         ({"schema.compatibility": "BACKWARD"}, "NONE"),
     ],

@@ -1,4 +1,4 @@
-"""Workers whose connectors only say that they run: herding is tested without Spark."""
+"""Workers whose connectors only claim to run, so that herders are tested without Spark."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ottla.connect.herder.connector_reconciler import RunningConnector
 from ottla.connect.herder.herder import Herder
-from ottla.connect.herder.members import Group
-from ottla.connect.herder.runs import Running
+from ottla.connect.herder.worker_group_member import WorkerGroupMember
 from ottla.connect.run.connect_worker import make_herder
-from ottla.connect.run.states import State, Status, Target, TaskStatus
-from ottla.connect.run.worker import Worker
+from ottla.connect.run.connector_status import (
+    ConnectorState,
+    ConnectorStatus,
+    TargetState,
+    TaskStatus,
+)
+from ottla.connect.run.worker_context import WorkerContext
 
 WAIT_S: Final = 240.0
 
@@ -20,12 +25,12 @@ WAIT_S: Final = 240.0
 def until(condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to be"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.02)
 
 
-class Pretended:
-    """A connector that runs nowhere. `tasks.max` tasks; `trouble` fails its first task."""
+class FakeConnector:
+    """A connector without a query. Has `tasks.max` tasks; `trouble` fails the first one."""
 
     def __init__(
         self,
@@ -33,8 +38,8 @@ class Pretended:
         name: str,
         config: Mapping[str, str],
         generation: int,
-        target: Target,
-        on_state: Callable[[Status], None],
+        target: TargetState,
+        on_state: Callable[[ConnectorStatus], None],
     ) -> None:
         self.name = name
         self.config = dict(config)
@@ -42,17 +47,17 @@ class Pretended:
         self._generation = generation
         self._on_state = on_state
         self._trouble = "trouble" in config
-        self._paused = target is Target.PAUSED
+        self._paused = target is TargetState.PAUSED
         self.restarts: list[object] = []
 
     @property
-    def status(self) -> Status:
-        state = State.PAUSED if self._paused else State.RUNNING
+    def status(self) -> ConnectorStatus:
+        state = ConnectorState.PAUSED if self._paused else ConnectorState.RUNNING
         tasks = [TaskStatus(number, state) for number in range(len(self.task_configs))]
         if self._trouble and tasks:
-            tasks[0] = TaskStatus(0, State.FAILED, "Traceback: trouble")
+            tasks[0] = TaskStatus(0, ConnectorState.FAILED, "Traceback: trouble")
         topics = frozenset({self.config.get("topics", "lines")})
-        return Status(self.name, state, None, tuple(tasks), topics, self._generation)
+        return ConnectorStatus(self.name, state, None, tuple(tasks), topics, self._generation)
 
     @property
     def task_configs(self) -> list[dict[str, str]]:
@@ -85,11 +90,11 @@ class Pretended:
 
 
 class Stage:
-    """Where the connectors of all workers of a test pretend to run; never two of one name."""
+    """Tracks the connectors of all workers of a test; no two may have the same name."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.running: dict[str, Pretended] = {}
+        self.running: dict[str, FakeConnector] = {}
         self.overlaps: list[str] = []
 
     def start(
@@ -98,12 +103,12 @@ class Stage:
         config: Mapping[str, str],
         *,
         generation: int,
-        target: Target,
-        on_state: Callable[[Status], None],
-    ) -> Running:
+        target: TargetState,
+        on_state: Callable[[ConnectorStatus], None],
+    ) -> RunningConnector:
         if config.get("refuse") == "true":
             raise ValueError("this one does not start")
-        made = Pretended(self, name, config, generation, target, on_state)
+        made = FakeConnector(self, name, config, generation, target, on_state)
         with self._lock:
             if name in self.running:
                 self.overlaps.append(name)
@@ -111,32 +116,32 @@ class Stage:
         threading.Thread(target=made.tell).start()
         return made
 
-    def leave(self, pretended: Pretended) -> None:
+    def leave(self, pretended: FakeConnector) -> None:
         with self._lock:
             if self.running.get(pretended.name) is pretended:
                 del self.running[pretended.name]
 
 
 def properties(bootstrap_servers: str, **more: str) -> dict[str, str]:
-    """Others are heard of at once; who is gone is missed after ten seconds, as by default."""
+    """A short heartbeat interval, so that rebalances are noticed at once."""
     quick = {"session.timeout.ms": "10000", "heartbeat.interval.ms": "300"}
     return {"bootstrap.servers": bootstrap_servers, **quick, **more}
 
 
 def herder(bootstrap_servers: str, stage: Stage, id_: str) -> Herder:
-    worker = Worker(properties(bootstrap_servers), id_)
+    worker = WorkerContext(properties(bootstrap_servers), id_)
     return make_herder(worker, alone=False, start=stage.start)
 
 
 def vanish(herder: Herder, stage: Stage) -> None:
-    """Killed: it runs nothing, and says nothing more to anybody."""
+    """As if killed: it runs nothing and sends nothing any more."""
     group = herder._members
-    assert isinstance(group, Group)
+    assert isinstance(group, WorkerGroupMember)
     group._stopping = True
 
     def close() -> None:
-        for each in (herder._config_log, herder._status_log, group._member):
-            each.close()
+        for client in (herder._config_log, herder._status_log, group._member):
+            client.close()
 
     herder.close = close  # type: ignore[method-assign]
     for name in list(herder.owned()):

@@ -1,14 +1,19 @@
-"""Kafka Connect's REST: what is answered, with which status, in which words."""
+"""Kafka Connect's REST: status codes, JSON and messages."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import sys
+import traceback
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from workers import Answer, Stage, ask, until, worker
 
+from ottla.connect.rest.requests import THREADS_MAX
 from ottla.connect.run.connect_worker import ConnectWorker
 from ottla.testing import LocalCluster
 
@@ -19,7 +24,7 @@ LINES = {"connector.class": "Lines", "file": "/tmp/in", "topic": "lines", "tasks
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[ConnectWorker]:
-    """A standalone worker: no broker is asked of anything but its id."""
+    """A standalone worker, which needs the broker only for the cluster id."""
     with (
         LocalCluster() as cluster,
         worker(cluster.bootstrap_servers, Stage(), alone=True) as found,
@@ -35,10 +40,10 @@ def states(rest: functools.partial[Answer], name: str) -> tuple[str, list[str]]:
     status, found, _ = rest("GET", f"/connectors/{name}/status")
     if status == 404:
         return "", []
-    return found["connector"]["state"], [each["state"] for each in found["tasks"]]
+    return found["connector"]["state"], [task["state"] for task in found["tasks"]]
 
 
-def test_the_worker_says_who_it_is(alone: ConnectWorker) -> None:
+def test_the_root_shows_version_and_cluster_id(alone: ConnectWorker) -> None:
     rest = of(alone)
     found = rest("GET", "/").body
     assert set(found) == {"version", "commit", "kafka_cluster_id"}
@@ -49,7 +54,7 @@ def test_the_worker_says_who_it_is(alone: ConnectWorker) -> None:
     }
     assert rest("GET", "/nowhere").words == (404, "HTTP 404 Not Found")
     assert rest("PUT", "/connectors").words == (405, "HTTP 405 Method Not Allowed")
-    # What only workers of Kafka ask each other, signed (KIP-507): nobody can here.
+    # Kafka's workers send these, signed, to each other (KIP-507); they do not exist here.
     assert rest("POST", "/connectors/a/tasks", []).status == 405
     assert rest("PUT", "/connectors/a/fence").status == 404
 
@@ -74,7 +79,7 @@ def test_a_connector_from_its_creation_to_its_deletion(alone: ConnectWorker) -> 
     ]
     assert rest("GET", "/connectors/one/config").body == config
     tasks = rest("GET", "/connectors/one/tasks").body
-    assert [each["id"] for each in tasks] == rest("GET", "/connectors/one").body["tasks"]
+    assert [task["id"] for task in tasks] == rest("GET", "/connectors/one").body["tasks"]
     assert tasks[1]["config"] == {**config, "task": "1"}
     assert rest("GET", "/connectors/one/tasks/1/status").body == {
         "id": 1,
@@ -135,7 +140,7 @@ def test_paused_stopped_resumed_restarted(alone: ConnectWorker) -> None:
     planned = rest("POST", "/connectors/three/restart?includeTasks=true&onlyFailed=true")
     assert planned.status == 202
     assert planned.body["connector"]["state"] == "RUNNING"
-    assert [each["state"] for each in planned.body["tasks"]] == ["RESTARTING", "RUNNING"]
+    assert [task["state"] for task in planned.body["tasks"]] == ["RESTARTING", "RUNNING"]
     until(lambda: states(rest, "three") == ("RUNNING", ["RUNNING"] * 2))
     assert rest("POST", "/connectors/three/restart")[:2] == (204, None)
     assert rest("POST", "/connectors/three/tasks/1/restart")[:2] == (204, None)
@@ -182,7 +187,9 @@ def test_paused_stopped_resumed_restarted(alone: ConnectWorker) -> None:
         ("DELETE", "/offsets", "Connector none not found"),
     ],
 )
-def test_nobody_knows_it(alone: ConnectWorker, method: str, path: str, words: str) -> None:
+def test_an_unknown_connector_is_not_found(
+    alone: ConnectWorker, method: str, path: str, words: str
+) -> None:
     assert of(alone)(method, f"/connectors/none{path}").words == (404, words)
 
 
@@ -225,29 +232,57 @@ def test_loggers_have_levels(alone: ConnectWorker) -> None:
     )
 
 
-def test_changes_one_right_after_another_wait_for_the_workers() -> None:
-    """As with Kafka's workers: each change makes a round of the group, and none is refused."""
+def test_consecutive_changes_wait_for_rebalances() -> None:
+    """As with Kafka's workers: each change causes a rebalance, and none is rejected."""
     stage = Stage()
     with (
         LocalCluster(config={"group.initial.rebalance.delay.ms": "0"}) as cluster,
         worker(cluster.bootstrap_servers, stage) as one,
         worker(cluster.bootstrap_servers, stage) as two,
     ):
-        until(lambda: all(each.herder.view.assignment is not None for each in (one, two)))
+        until(lambda: all(worker.herder.view.assignment is not None for worker in (one, two)))
         names = [f"lines-{number}" for number in range(6)]
         rests = [of(one), of(two)] * 3
         for name, rest in zip(names, rests, strict=True):
             assert rest("POST", "/connectors", {"name": name, "config": LINES}).status == 201
         until(lambda: set(stage.running) == set(names))
         for name, rest in zip(names, rests, strict=True):
-            # A worker that does not lead knows a connector when it has read of it.
+            # A follower knows a connector once it has read the config topic.
             until(lambda name=name, rest=rest: name in rest("GET", "/connectors").body)
             answer = rest("DELETE", f"/connectors/{name}")
             assert answer.status == 204, answer.body
         until(lambda: not stage.running)
 
 
-def test_any_worker_of_a_cluster_can_be_asked() -> None:
+def test_requests_that_wait_for_a_rebalance_delay_no_others(alone: ConnectWorker) -> None:
+    rest = of(alone)
+    assert rest("POST", "/connectors", {"name": "waits", "config": LINES}).status == 201
+    member = alone.herder._members
+    stable = member.view
+    member.view = dataclasses.replace(stable, stable=False)
+    with ThreadPoolExecutor(THREADS_MAX + 1) as clients:
+        path = "/connectors/waits/stop"
+        stops = [clients.submit(rest, "PUT", path) for _ in range(THREADS_MAX + 1)]
+        try:
+            until(lambda: waiting_threads() == THREADS_MAX)
+            assert rest("GET", "/health").status == 200
+            assert "waits" in rest("GET", "/connectors").body
+            validate = rest("PUT", "/connector-plugins/Lines/config/validate", LINES)
+            assert validate.status == 200
+            assert not any(stop.done() for stop in stops)
+        finally:
+            member.view = stable
+        assert {stop.result().status for stop in stops} == {204}
+    rest("DELETE", "/connectors/waits")
+
+
+def waiting_threads() -> int:
+    """How many threads of this process wait for the end of a rebalance."""
+    frames = map(traceback.extract_stack, sys._current_frames().values())
+    return sum(any(call.name == "check_no_rebalance" for call in frame) for frame in frames)
+
+
+def test_any_worker_of_a_cluster_accepts_requests() -> None:
     stage = Stage()
     with (
         LocalCluster(config={"group.initial.rebalance.delay.ms": "0"}) as cluster,
@@ -255,9 +290,9 @@ def test_any_worker_of_a_cluster_can_be_asked() -> None:
         worker(cluster.bootstrap_servers, stage) as two,
     ):
         views = one.herder, two.herder
-        until(lambda: sorted(each.view.leads for each in views) == [False, True])
-        until(lambda: all(each.view.settled for each in views))
-        asked = two if one.herder.view.leads else one
+        until(lambda: sorted(view.view.is_leader for view in views) == [False, True])
+        until(lambda: all(view.view.stable for view in views))
+        asked = two if one.herder.view.is_leader else one
         other = of(asked)
 
         def patient(method: str, path: str, body: Any = None) -> Answer:

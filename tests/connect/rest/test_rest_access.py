@@ -1,4 +1,4 @@
-"""Connect's REST with logins: who may ask what, between workers too; and what answers hide."""
+"""Connect's REST with authentication: rights, forwarding between workers, masked secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from workers import Stage, ask, until, worker
 
 from ottla.cli.app import main
-from ottla.client.connect_worker import Login
+from ottla.client.connect_client import Login
 from ottla.rest.users import hash_password
 from ottla.testing import LocalCluster
 
@@ -58,14 +58,14 @@ def _asked(url: str, method: str, path: str, login: Login | None, body: Any = No
 
 
 def _settled(url: str, method: str, path: str, login: Login, body: Any = None) -> Any:
-    """As `_asked`; during a rebalance a worker answers 409, and a client asks again."""
+    """As `_asked`, but retries 409, which workers answer during a rebalance."""
     answers: list[Any] = []
 
-    def settled() -> bool:
+    def stable() -> bool:
         answers.append(_asked(url, method, path, login, body))
         return answers[-1][0] != 409
 
-    until(settled)
+    until(stable)
     return answers[-1]
 
 
@@ -73,7 +73,7 @@ def _basic(users: str) -> dict[str, str]:
     return {"authentication.method": "BASIC", "ottla.authentication.users.file": users}
 
 
-def test_cve_2019_12399_a_follower_passes_a_login_on_and_hides_secrets(
+def test_cve_2019_12399_a_follower_forwards_credentials_and_masks_secrets(
     cluster: LocalCluster, users: str
 ) -> None:
     stage = Stage()
@@ -83,9 +83,9 @@ def test_cve_2019_12399_a_follower_passes_a_login_on_and_hides_secrets(
         worker(cluster.bootstrap_servers, stage, **_basic(users)) as two,
     ):
         both = (one, two)
-        until(lambda: all(each.herder.ready and each.herder.view.settled for each in both))
+        until(lambda: all(worker.herder.ready and worker.herder.view.stable for worker in both))
         until(lambda: one.herder.view.generation == two.herder.view.generation)
-        (follower,) = (each for each in both if not each.herder.view.leads)
+        (follower,) = (worker for worker in both if not worker.herder.view.is_leader)
         assert _asked(follower.url, "GET", "/connectors", None)[0] == 401
         assert _asked(follower.url, "GET", "/connectors", Login("ann", "b"))[0] == 401
         assert _asked(follower.url, "GET", "/connectors", rob) == (200, [])
@@ -99,8 +99,8 @@ def test_cve_2019_12399_a_follower_passes_a_login_on_and_hides_secrets(
 
 
 def _check_masks(one: Any, two: Any, ann: Login, made: dict[str, str]) -> None:
-    """CVE-2019-12399. What was hidden comes back as it was."""
-    until(lambda: all("lines" in each.herder.configs.connectors for each in (one, two)))
+    """CVE-2019-12399. A masked setting that is put back keeps its value."""
+    until(lambda: all("lines" in worker.herder.configs.connectors for worker in (one, two)))
     shown = _asked(two.url, "GET", "/connectors/lines/config", ann)[1]
     assert shown == made
     assert shown["connection.password"] == "[hidden]"
@@ -115,12 +115,12 @@ def _check_masks(one: Any, two: Any, ann: Login, made: dict[str, str]) -> None:
     assert kept["connection.password"] == "hunter2"
 
 
-def test_rest_is_on_loopback_unless_told_otherwise(
+def test_rest_listens_on_loopback_by_default(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from ottla.connect.settings import Settings
+    from ottla.connect.worker_config import WorkerConfig
 
-    assert Settings({}).listener == ("127.0.0.1", 8083)
+    assert WorkerConfig({}).listener == ("127.0.0.1", 8083)
     with caplog.at_level(logging.WARNING):
         with worker(cluster.bootstrap_servers, Stage(), alone=True) as found:
             assert ask(found.url, "GET", "/connectors").status == 200

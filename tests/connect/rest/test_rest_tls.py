@@ -1,4 +1,4 @@
-"""REST over TLS: by a PEM file or texts, between workers too, and with a client's certificate."""
+"""REST over TLS: keys from PEM files or text, between workers, and with client certificates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from workers import Stage, until, worker
 
-from ottla.cli.verbs.connect_rest import Rest
+from ottla.cli.verbs.connect_rest import ConnectRest
 from ottla.connect.errors import ConfigException
 from ottla.connect.rest import tls
-from ottla.connect.settings import Settings
+from ottla.connect.worker_config import WorkerConfig
 from ottla.testing import LocalCluster
 
 
@@ -27,7 +27,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """`both`: a key and its certificate, `certificate`: that alone. Files."""
+    """Files: `both` has key and certificate, `certificate` only the latter."""
     folder = tmp_path_factory.mktemp("tls")
     key, certificate, both = folder / "key.pem", folder / "cert.pem", folder / "both.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
@@ -50,7 +50,7 @@ def asked(url: str, path: str, context: ssl.SSLContext, method: str = "GET") -> 
         connection.close()
 
 
-def test_workers_speak_tls_to_people_and_to_each_other(
+def test_workers_use_tls_with_clients_and_with_each_other(
     cluster: LocalCluster, pem: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {
@@ -68,22 +68,22 @@ def test_workers_speak_tls_to_people_and_to_each_other(
         worker(cluster.bootstrap_servers, stage, **given) as two,
     ):
         both = (one, two)
-        assert all(each.url.startswith("https://127.0.0.1:") for each in both)
-        until(lambda: all(each.herder.ready and each.herder.view.settled for each in both))
+        assert all(worker.url.startswith("https://127.0.0.1:") for worker in both)
+        until(lambda: all(worker.herder.ready and worker.herder.view.stable for worker in both))
         until(lambda: one.herder.view.generation == two.herder.view.generation)
-        (follower,) = (each for each in both if not each.herder.view.leads)
+        (follower,) = (worker for worker in both if not worker.herder.view.is_leader)
         status, body = asked(follower.url, "/connectors/nobody", people, "DELETE")
-        assert (status, body) == (  # the leader's answer, passed on
+        assert (status, body) == (  # the leader's response, forwarded
             404,
             {"error_code": 404, "message": "Connector nobody not found"},
         )
         with pytest.raises(ssl.SSLCertVerificationError):
             asked(one.url, "/", ssl.create_default_context())
         monkeypatch.setenv("SSL_CERT_FILE", pem["certificate"])
-        assert Rest(one.url).get("connectors") == []
+        assert ConnectRest(one.url).get("connectors") == []
 
 
-def test_a_certificate_may_be_asked_for(cluster: LocalCluster, pem: dict[str, str]) -> None:
+def test_a_client_certificate_may_be_required(cluster: LocalCluster, pem: dict[str, str]) -> None:
     texts = {name: Path(pem[name]).read_text() for name in ("certificate", "key")}
     given = {
         "listeners": "https://127.0.0.1:0",
@@ -104,7 +104,7 @@ def test_a_certificate_may_be_asked_for(cluster: LocalCluster, pem: dict[str, st
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, "https needs a certificate and its key"),
         ({"ssl.keystore.location": "/no/such.pem"}, "No such file"),
@@ -113,16 +113,16 @@ def test_a_certificate_may_be_asked_for(cluster: LocalCluster, pem: dict[str, st
         ({"ssl.truststore.location": "/t.p12", "ssl.truststore.type": "PKCS12"}, "No such file"),
     ],
 )
-def test_what_can_not_be_used_is_told(
-    given: dict[str, str], told: str, pem: dict[str, str]
+def test_invalid_tls_settings_are_rejected(
+    given: dict[str, str], message: str, pem: dict[str, str]
 ) -> None:
-    own = {} if not given or any("keystore" in each for each in given) else pem
-    with pytest.raises(ConfigException, match=told):
+    own = {} if not given or any("keystore" in setting for setting in given) else pem
+    with pytest.raises(ConfigException, match=message):
         tls.server_context({**({"ssl.keystore.location": own["both"]} if own else {}), **given})
 
 
 def test_a_listener_is_http_or_https() -> None:
-    assert Settings({"listeners": "HTTPS://:8443"}).scheme == "https"
-    assert Settings({}).scheme == "http"
+    assert WorkerConfig({"listeners": "HTTPS://:8443"}).scheme == "https"
+    assert WorkerConfig({}).scheme == "http"
     with pytest.raises(ConfigException, match="http or https"):
-        _ = Settings({"listeners": "ftp://:21"}).scheme
+        _ = WorkerConfig({"listeners": "ftp://:21"}).scheme

@@ -1,4 +1,4 @@
-"""A worker's REST, asked; and connectors that only say that they run."""
+"""A client for a worker's REST, and connectors that only claim to run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from herders import Stage, properties, until
 
 from ottla.connect.api import SinkConnector, SourceConnector
 from ottla.connect.config import ConfigDef, ConfigType, Importance
-from ottla.connect.plugins import Kind, Plugin, Plugins
+from ottla.connect.plugins import Plugin, Plugins, PluginType
 from ottla.connect.run.connect_worker import ConnectWorker
 
 __all__ = ["Answer", "Stage", "ask", "until", "worker"]
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
     @property
     def words(self) -> tuple[int, str]:
-        """Of a refusal: its status, twice the same, and what it says."""
+        """The status and message of an error response; its two status codes are equal."""
         assert self.body["error_code"] == self.status
         return self.status, self.body["message"]
 
@@ -41,8 +41,8 @@ def ask(url: str, method: str, path: str, body: Any = None) -> Answer:
     answer = connection.getresponse()
     found = answer.read()
     connection.close()
-    told = {name.lower(): value for name, value in answer.getheaders()}
-    return Answer(answer.status, json.loads(found) if found else None, told)
+    headers = {name.lower(): value for name, value in answer.getheaders()}
+    return Answer(answer.status, json.loads(found) if found else None, headers)
 
 
 class Lines(SourceConnector):
@@ -67,11 +67,11 @@ class Sheets(SinkConnector):
 
 
 def known() -> Plugins:
-    mine = {"Lines": Kind.SOURCE, "Sheets": Kind.SINK}
+    mine = {"Lines": PluginType.SOURCE, "Sheets": PluginType.SINK}
     return Plugins(
         [
             *(Plugin(kind, name, f"{__name__}:{name}") for name, kind in mine.items()),
-            *Plugins().all(*set(Kind) - set(mine.values())),
+            *Plugins().all(*set(PluginType) - set(mine.values())),
         ]
     )
 

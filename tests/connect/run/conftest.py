@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.connect.run.worker import Worker
+from ottla.connect.run.worker_context import WorkerContext
 from ottla.testing import LocalCluster
 
 
@@ -18,10 +18,10 @@ def broker() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def worker(broker: LocalCluster) -> Worker:
-    """As a worker's properties file would be; one partition of offsets is read sooner."""
+def worker(broker: LocalCluster) -> WorkerContext:
+    """As in a worker's properties file; one offsets partition is faster to read."""
     text = "org.apache.kafka.connect.storage.StringConverter"
-    return Worker(
+    return WorkerContext(
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "group.id": "tests",

@@ -1,4 +1,4 @@
-"""Connectors of tests: numbers out of nowhere, and records into files. Found by `plugin.path`."""
+"""Connectors for tests: a source of numbers, and a sink to files. Found by `plugin.path`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NumbersTask(SourceTask):
         end = min(self._next + int(self._props.get("at.once", "10")), limit)
         if self._props.get(f"fail.at.{self._id}") == str(self._next):
             raise ConnectException(f"task {self._id} does not like {self._next}")
-        records = [self._record(each) for each in range(self._next, end)]
+        records = [self._record(number) for number in range(self._next, end)]
         self._next = end
         return records or None
 
@@ -68,14 +68,14 @@ class Numbers(SourceConnector):
             raise ConnectException("this connector does not start")
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [{**self._props, "id": str(each)} for each in range(max_tasks)]
+        return [{**self._props, "id": str(number)} for number in range(max_tasks)]
 
     def alter_offsets(self, props: Props, offsets: object) -> bool:
         return True
 
 
 class LinesTask(SinkTask):
-    """Each task has a file of its own for each of its lives; `hold` keeps records back."""
+    """Each instance of a task writes its own file; `hold` delays records."""
 
     def start(self, props: Props, context: SinkTaskContext) -> None:
         self._props = props
@@ -94,28 +94,28 @@ class LinesTask(SinkTask):
         if records and "retry" in self._props and not self._tried:
             self._tried = True
             raise RetriableException("not now")
-        for each in records:
-            if each.value == self._props.get("poison"):
-                raise ConnectException(f"{each.value} is poison")
-            if each.value == self._props.get("errant"):
+        for record in records:
+            if record.value == self._props.get("poison"):
+                raise ConnectException(f"{record.value} is poison")
+            if record.value == self._props.get("errant"):
                 reporter = self._context.errant_record_reporter
                 assert reporter is not None
-                reporter.report(each, ConnectException("errant"))
+                reporter.report(record, ConnectException("errant"))
             else:
-                self._held.append(each)
+                self._held.append(record)
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         hold = int(self._props.get("hold", "0"))
         if len(self._held) < hold:
             first: dict[TopicPartition, int] = dict(offsets)
-            for each in reversed(self._held):
-                assert each.original_partition is not None
-                where = TopicPartition(each.original_topic, each.original_partition)
-                first[where] = each.original_offset
+            for record in reversed(self._held):
+                assert record.original_partition is not None
+                where = TopicPartition(record.original_topic, record.original_partition)
+                first[where] = record.original_offset
             return first
         with self._file.open("a") as file:
-            for each in self._held:
-                file.write(f"{each.value}\n")
+            for record in self._held:
+                file.write(f"{record.value}\n")
         self._held.clear()
         return offsets
 

@@ -1,4 +1,4 @@
-"""A table into a topic in Avro, and the topic into another table: two connectors on Spark."""
+"""Two connectors on Spark: a table to a topic in Avro, and this topic to another table."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from test_connectors_on_spark import WAIT_S_MAX, wait_until
 
-from ottla.connect.run import runner
-from ottla.connect.run.worker import Worker
+from ottla.connect.run import connector_runner
+from ottla.connect.run.worker_context import WorkerContext
 from ottla.testing import LocalCluster
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def rows(database: Path, table: str) -> list[Any]:
 def test_a_table_goes_through_an_avro_topic_into_another(
     spark: SparkSession,
     broker: LocalCluster,
-    worker: Worker,
+    worker: WorkerContext,
     registry_url: str,
     confluent: SchemaRegistryClient,
     tmp_path: Path,
@@ -73,7 +73,7 @@ def test_a_table_goes_through_an_avro_topic_into_another(
     broker.create_topic("avro-dead", partitions=1)
     broker.create_topic("avro-customers", partitions=1)
     running = [
-        runner.start(name, config, spark=lambda: spark, worker=worker)
+        connector_runner.start_connector(name, config, spark=lambda: spark, worker=worker)
         for name, config in (("avro-source", source), ("avro-sink", sink))
     ]
     try:
@@ -88,12 +88,15 @@ def test_a_table_goes_through_an_avro_topic_into_another(
             producer.send("avro-customers", b"\x00\x00\x0f\xff\xffx")
         with broker.consumer("avro-dead", group="avro-dead-reader") as consumer:
             (letter,) = consumer.take(1, WAIT_S_MAX)
-        told = {name: (text or b"").decode() for name, text in letter.headers}
+        headers = {name: (text or b"").decode() for name, text in letter.headers}
         prefix = "__connect.errors."
         behind_the_marker = str(len(ROWS) + 1)  # which ends the source's transaction
-        assert told[f"{prefix}topic"] == "avro-customers"
-        assert (told[f"{prefix}partition"], told[f"{prefix}offset"]) == ("0", behind_the_marker)
-        assert "schema id 1048575: " in told[f"{prefix}exception.message"]
+        assert headers[f"{prefix}topic"] == "avro-customers"
+        assert (headers[f"{prefix}partition"], headers[f"{prefix}offset"]) == (
+            "0",
+            behind_the_marker,
+        )
+        assert "schema id 1048575: " in headers[f"{prefix}exception.message"]
     finally:
         for connector in running:
             connector.stop()

@@ -1,4 +1,4 @@
-"""The pieces of running a connector that need no Spark."""
+"""Parts of connect.run that need no Spark."""
 
 from __future__ import annotations
 
@@ -6,48 +6,55 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.protocol.fetching import Range
+from ottla.client.protocol.range_fetcher import OffsetRange
 from ottla.client.record import TopicPartition
 from ottla.connect.errors import ConfigException, ConnectException
-from ottla.connect.run.creation import groups_of
-from ottla.connect.run.offsets import BadOffsets, parsed_sink, parsed_source, some
-from ottla.connect.run.orders import Failure, Job, Report, query_of
-from ottla.connect.run.planner import failure_in, failure_text, shared
-from ottla.connect.run.query import retries_tasks, sink_options
-from ottla.connect.run.reading import spark_options, topics_pattern
-from ottla.connect.run.rows import Packing, cell, packed, report_row, unpacked
-from ottla.connect.run.runner import in_records
-from ottla.connect.run.source_offsets import FileOffsets, canonical, key_of
-from ottla.connect.run.worker import Worker
-from ottla.connect.tolerance import ProducedRow
+from ottla.connect.run.connector_offsets import (
+    InvalidOffsetsError,
+    check_not_empty,
+    parse_sink_entry,
+    parse_source_entry,
+)
+from ottla.connect.run.connector_query import spark_retries_tasks, write_options
+from ottla.connect.run.connector_runner import progress_in_records
+from ottla.connect.run.datasource import failure_in, failure_text, ranges_by_task
+from ottla.connect.run.read_options import spark_options, topics_pattern
+from ottla.connect.run.row_packer import RowPacker, cell_batch, pack_rows, report_batch, unpack_rows
+from ottla.connect.run.source_offsets import FileOffsetBackingStore, canonical, key_of
+from ottla.connect.run.task_requests import ConnectorJob, TaskFailure, TaskReport, query_name_of
+from ottla.connect.run.topic_creation import topic_creation_groups
+from ottla.connect.run.worker_context import WorkerContext
+from ottla.connect.transformation_chain import ProducedRow
 
 
-def job(source: bool = True, exactly_once: bool = True, **config: str) -> Job:
-    worker = Worker({"bootstrap.servers": "b:1", "group.id": "g"})
+def job(source: bool = True, exactly_once: bool = True, **config: str) -> ConnectorJob:
+    worker = WorkerContext({"bootstrap.servers": "b:1", "group.id": "g"})
     named = {name.replace("_", "."): value for name, value in config.items()}
-    return Job("c", "r", source, "m:C", named, worker, [(0, {}), (2, {"a": "b"})], exactly_once, 7)
+    return ConnectorJob(
+        "c", "r", source, "m:C", named, worker, [(0, {}), (2, {"a": "b"})], exactly_once, 7
+    )
 
 
-def test_a_job_and_a_report_come_back_from_their_json() -> None:
-    assert Job.from_json(job(topics="a").to_json()) == job(topics="a")
+def test_a_job_and_a_report_survive_json() -> None:
+    assert ConnectorJob.from_json(job(topics="a").to_json()) == job(topics="a")
     place = {TopicPartition("t", 1): 5}
-    report = Report(3, ("t", "u"), 12, place, {'{"a":1}': '{"b":2}'})
-    assert Report.from_json(report.to_json()) == report
+    report = TaskReport(3, ("t", "u"), 12, place, {'{"a":1}': '{"b":2}'})
+    assert TaskReport.from_json(report.to_json()) == report
 
 
 def test_partitions_are_shared_among_tasks_also_without_news() -> None:
-    parts = [TopicPartition("t", each) for each in range(3)]
+    parts = [TopicPartition("t", number) for number in range(3)]
     start = {parts[0]: 1, parts[1]: 5}
     end = {parts[0]: 4, parts[1]: 5, parts[2]: 9}
-    assert shared(start, end, 2) == [
-        [Range("t", 0, 1, 4), Range("t", 2, 9, 9)],
-        [Range("t", 1, 5, 5)],
+    assert ranges_by_task(start, end, 2) == [
+        [OffsetRange("t", 0, 1, 4), OffsetRange("t", 2, 9, 9)],
+        [OffsetRange("t", 1, 5, 5)],
     ]
-    assert shared(start, end, 4)[3] == []
+    assert ranges_by_task(start, end, 4)[3] == []
 
 
-def test_a_failure_is_found_in_what_spark_says() -> None:
-    failure = Failure(2, 'Traceback\n  File "x"\nConnectException: no "way"')
+def test_a_task_failure_is_found_in_sparks_error() -> None:
+    failure = TaskFailure(2, 'Traceback\n  File "x"\nConnectException: no "way"')
     text = f"[STREAM_FAILED] Query terminated: {failure_text(failure)}\n\tat java.lang.Thread"
     assert failure_in(text) == failure
     assert failure_in("Py4JNetworkError") is None
@@ -58,26 +65,26 @@ def test_rows_travel_with_headers_nulls_and_reports() -> None:
         ProducedRow("t", None, b"k", None, 5, (("h", b"v"), ("h", None))),
         ProducedRow("u", 3, None, b"v", None),
     ]
-    batch = unpacked(packed(rows))
+    batch = unpack_rows(pack_rows(rows))
     assert batch.column("partition").to_pylist() == [None, 3]
     assert batch.column("headers").to_pylist() == [
         [{"key": "h", "value": b"v"}, {"key": "h", "value": None}],
         None,
     ]
-    assert cell(packed(rows)).schema == report_row(Report(1)).schema
-    assert report_row(Report(1)).column("rows").to_pylist() == [None]
+    assert cell_batch(pack_rows(rows)).schema == report_batch(TaskReport(1)).schema
+    assert report_batch(TaskReport(1)).column("rows").to_pylist() == [None]
 
 
 def test_cells_are_cut_by_rows_and_by_bytes() -> None:
     sent: list[list[bytes]] = []
-    packing = Packing(lambda rows: sent.append(unpacked(rows).column("value").to_pylist()))
-    small = [ProducedRow("t", None, None, b"%d" % each, None) for each in range(25_000)]
+    packing = RowPacker(lambda rows: sent.append(unpack_rows(rows).column("value").to_pylist()))
+    small = [ProducedRow("t", None, None, b"%d" % number, None) for number in range(25_000)]
     packing.add(small[:9_999])
     assert sent == []
     packing.add(small[9_999:])
     packing.finish()
     assert list(map(len, sent)) == [10_000, 10_000, 5_000]
-    assert [each for cell in sent for each in cell] == [each.value for each in small]
+    assert [row for cell in sent for row in cell] == [row.value for row in small]
     sent.clear()
     large = ProducedRow("t", None, None, bytes(3 << 20), None)
     packing.add([large, small[0], large, ProducedRow("t", None, b"k", None, None), large])
@@ -87,15 +94,17 @@ def test_cells_are_cut_by_rows_and_by_bytes() -> None:
 
 
 def test_progress_is_in_records() -> None:
-    reports = [Report(0, records=5), Report(1, records=7), Report(0, records=3)]
-    seen = in_records({"rows": 3, "rows_per_second": 1.0, "batch_ms": 200, "lag": 4}, reports)
+    reports = [TaskReport(0, records=5), TaskReport(1, records=7), TaskReport(0, records=3)]
+    seen = progress_in_records(
+        {"rows": 3, "rows_per_second": 1.0, "batch_ms": 200, "lag": 4}, reports
+    )
     assert seen == {"rows": 10, "rows_per_second": 50.0, "batch_ms": 200, "lag": 4}
-    assert in_records({}, reports) == {}
+    assert progress_in_records({}, reports) == {}
 
 
-def test_topics_are_made_by_the_first_group_that_matches() -> None:
-    assert groups_of({}) == []
-    groups = groups_of(
+def test_topics_are_created_by_the_first_matching_group() -> None:
+    assert topic_creation_groups({}) == []
+    groups = topic_creation_groups(
         {
             "topic.creation.groups": "small, compacted",
             "topic.creation.default.replication.factor": "3",
@@ -107,10 +116,10 @@ def test_topics_are_made_by_the_first_group_that_matches() -> None:
             "topic.creation.compacted.cleanup.policy": "compact",
         }
     )
-    assert [each.name for each in groups] == ["small", "compacted", "default"]
+    assert [group.name for group in groups] == ["small", "compacted", "default"]
 
     def made(topic: str) -> tuple[str, int, int]:
-        group = next(each for each in groups if each.matches(topic))
+        group = next(group for group in groups if group.matches(topic))
         return group.name, group.partitions, group.replicas
 
     assert made("s-1") == ("small", 1, 3)
@@ -118,20 +127,20 @@ def test_topics_are_made_by_the_first_group_that_matches() -> None:
     assert made("a-table") == ("compacted", 5, 3)
     assert dict(groups[1].configs) == {"cleanup.policy": "compact"}
     with pytest.raises(ConfigException, match=r"default\.partitions"):
-        groups_of({"topic.creation.default.replication.factor": "1"})
+        topic_creation_groups({"topic.creation.default.replication.factor": "1"})
 
 
-def test_offsets_are_kept_by_partition_however_it_is_spelled(tmp_path: Path) -> None:
+def test_offsets_are_stored_by_canonical_partition(tmp_path: Path) -> None:
     assert key_of("c", {"b": 1, "a": "x"}) == b'["c",{"a":"x","b":1}]'
-    file = FileOffsets(tmp_path / "offsets")
+    file = FileOffsetBackingStore(tmp_path / "offsets")
     file.update("c", {canonical({"b": 1, "a": 2}): {"at": 5}, canonical({"z": 1}): {"at": 1}})
     file.update("d", {canonical({"z": 1}): {"at": 9}})
     file.update("c", {canonical({"z": 1}): None})
     assert file.of("c") == {canonical({"a": 2, "b": 1}): {"at": 5}}
     assert file.of("d") == {canonical({"z": 1}): {"at": 9}}
     (tmp_path / "java").write_bytes(b"\xac\xed\x00\x05 a map of Java's")
-    with pytest.raises(ConnectException, match="name another file"):
-        FileOffsets(tmp_path / "java").of("c")
+    with pytest.raises(ConnectException, match="name another one"):
+        FileOffsetBackingStore(tmp_path / "java").of("c")
 
 
 @pytest.mark.parametrize(
@@ -156,27 +165,27 @@ def test_offsets_are_kept_by_partition_however_it_is_spelled(tmp_path: Path) -> 
     ],
 )
 def test_offsets_of_a_sink_that_make_no_sense(entry: dict[str, object], words: str) -> None:
-    with pytest.raises(BadOffsets, match=words):
-        parsed_sink(entry)
+    with pytest.raises(InvalidOffsetsError, match=words):
+        parse_sink_entry(entry)
 
 
 def test_offsets_that_make_sense() -> None:
     where = {"kafka_topic": "t", "kafka_partition": "1"}
-    assert parsed_sink({"partition": where, "offset": {"kafka_offset": "7"}}) == (("t", 1), 7)
-    assert parsed_sink({"partition": where, "offset": None}) == (("t", 1), None)
-    assert parsed_source({"partition": {"a": 1}, "offset": None}) == ({"a": 1}, None)
-    with pytest.raises(BadOffsets, match="source connector offset cannot be null"):
-        parsed_source({"offset": {}})
-    with pytest.raises(BadOffsets, match="need to be provided"):
-        some([])
+    assert parse_sink_entry({"partition": where, "offset": {"kafka_offset": "7"}}) == (("t", 1), 7)
+    assert parse_sink_entry({"partition": where, "offset": None}) == (("t", 1), None)
+    assert parse_source_entry({"partition": {"a": 1}, "offset": None}) == ({"a": 1}, None)
+    with pytest.raises(InvalidOffsetsError, match="source connector offset cannot be null"):
+        parse_source_entry({"offset": {}})
+    with pytest.raises(InvalidOffsetsError, match="need to be provided"):
+        check_not_empty([])
 
 
-def test_what_the_query_of_a_connector_is_told() -> None:
-    once = sink_options(job(producer_override_compression_type="zstd"))
+def test_the_options_of_a_connectors_query() -> None:
+    once = write_options(job(producer_override_compression_type="zstd"))
     assert once["ottla.query.id"] == "connect-g-c"
     assert (once["ottla.run.id"], once["ottla.batch.id"]) == ("r", "7")
     assert once["kafka.compression.type"] == "zstd"
-    plainly = sink_options(job(exactly_once=False, offsets_storage_topic="mine"))
+    plainly = write_options(job(exactly_once=False, offsets_storage_topic="mine"))
     assert plainly["ottla.delivery"] == "at_least_once"
     assert plainly["ottla.topic.last"] == "mine"
     read = spark_options(job(source=False, topics="a.b, c", consumer_override_group_id="x"))
@@ -189,13 +198,15 @@ def test_what_the_query_of_a_connector_is_told() -> None:
 
 
 def test_ids_of_connectors_with_odd_names_differ() -> None:
-    worker = Worker({"group.id": "g"})
+    worker = WorkerContext({"group.id": "g"})
     names = ["a", "a b", "a/b", "ä", "x" * 80, "x" * 81]
-    ids = {query_of(each, worker) for each in names}
+    ids = {query_name_of(name, worker) for name in names}
     assert len(ids) == len(names)
-    assert all(len(each) <= 100 and each.isascii() for each in ids)
+    assert all(len(worker_id) <= 100 and worker_id.isascii() for worker_id in ids)
 
 
-def test_only_a_plain_local_master_never_tries_a_task_again() -> None:
-    assert not any(map(retries_tasks, ("local", "local[*]", "local[4]")))
-    assert all(map(retries_tasks, ("local[2,4]", "local-cluster[1,1,512]", "spark://x:1", "")))
+def test_only_a_plain_local_master_never_retries_tasks() -> None:
+    assert not any(map(spark_retries_tasks, ("local", "local[*]", "local[4]")))
+    assert all(
+        map(spark_retries_tasks, ("local[2,4]", "local-cluster[1,1,512]", "spark://x:1", ""))
+    )

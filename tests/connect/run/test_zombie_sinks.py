@@ -1,4 +1,4 @@
-"""A sink's worker that goes on beside its successor: it takes nothing from it, and lets go."""
+"""A zombie worker of a sink: it takes nothing from its successor, and releases its tasks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 
 from ottla.client.record import TopicPartition
 from ottla.connect.errors import ConnectException
-from ottla.connect.run import query, runner
-from ottla.connect.run.hosts import HOST
-from ottla.connect.run.states import State, Status
-from ottla.connect.run.worker import Worker
+from ottla.connect.run import connector_query, connector_runner
+from ottla.connect.run.connector_status import ConnectorState, ConnectorStatus
+from ottla.connect.run.remote_tasks import REMOTE_TASK_MODULE
+from ottla.connect.run.worker_context import WorkerContext
 from ottla.queries import lifecycle
 from ottla.testing import LocalCluster
 
@@ -35,9 +35,9 @@ WHERE = TopicPartition("frozen", 0)
 
 
 class Zombie:
-    """A worker in a process of its own. All that it starts has its folder for temporary files."""
+    """A worker in its own process. Processes that it starts are recognised by their TMPDIR."""
 
-    def __init__(self, config: dict[str, str], worker: Worker, folder: Path) -> None:
+    def __init__(self, config: dict[str, str], worker: WorkerContext, folder: Path) -> None:
         self._mark = f"TMPDIR={folder}".encode()
         self._log = folder / "log"
         self._hold = folder / "hold"
@@ -57,7 +57,7 @@ class Zombie:
             )
 
     def hold(self) -> None:
-        """It will stand before its next commit."""
+        """Makes the worker pause before its next commit."""
         self._hold.touch()
 
     def freeze(self) -> None:
@@ -76,7 +76,7 @@ class Zombie:
 
     @property
     def tasks(self) -> list[int]:
-        return [each for each in self._family() if _read(each, "comm").startswith(b"connect-")]
+        return [pid for pid in self._family() if _read(pid, "comm").startswith(b"connect-")]
 
     def end(self) -> None:
         self._send(signal.SIGKILL)
@@ -88,8 +88,8 @@ class Zombie:
                 os.kill(pid, number)
 
     def _family(self) -> list[int]:
-        pids = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
-        return [each for each in pids if self._mark in _read(each, "environ").split(b"\0")]
+        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+        return [pid for pid in pids if self._mark in _read(pid, "environ").split(b"\0")]
 
 
 def _read(pid: int, what: str) -> bytes:
@@ -100,7 +100,7 @@ def _read(pid: int, what: str) -> bytes:
 
 
 @contextmanager
-def frozen_later(config: dict[str, str], worker: Worker, folder: Path) -> Iterator[Zombie]:
+def frozen_later(config: dict[str, str], worker: WorkerContext, folder: Path) -> Iterator[Zombie]:
     folder.mkdir()
     zombie = Zombie(config, worker, folder)
     try:
@@ -111,14 +111,14 @@ def frozen_later(config: dict[str, str], worker: Worker, folder: Path) -> Iterat
 
 def hosts_of(keeper: int) -> set[int]:
     """The processes of tasks whose driver is this one."""
-    pids = {int(each.name) for each in Path("/proc").glob("[0-9]*")}
-    words = {each: _read(each, "cmdline").split(b"\0") for each in pids}
-    ours = (HOST.encode(), str(keeper).encode())
-    return {each for each, its in words.items() if all(word in its for word in ours)}
+    pids = {int(path.name) for path in Path("/proc").glob("[0-9]*")}
+    words = {pid: _read(pid, "cmdline").split(b"\0") for pid in pids}
+    ours = (REMOTE_TASK_MODULE.encode(), str(keeper).encode())
+    return {pid for pid, its in words.items() if all(word in its for word in ours)}
 
 
 class NoSpark:
-    """As far as a run needs a session before its query begins."""
+    """What a run needs of a session before its query starts."""
 
     conf: ClassVar = {"spark.master": "local[1]"}
 
@@ -126,34 +126,34 @@ class NoSpark:
         return self
 
 
-def test_a_sink_that_was_replaced_ends_its_tasks_before_it_waits(
-    broker: LocalCluster, worker: Worker, monkeypatch: pytest.MonkeyPatch
+def test_a_fenced_sink_ends_its_tasks_before_it_backs_off(
+    broker: LocalCluster, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The processes of its tasks are real, and start before the query does."""
     broker.create_topic("replaced", partitions=1)
     started: set[int] = set()
-    told: list[Status] = []
+    received: list[ConnectorStatus] = []
 
     def wait_until(is_so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + WAIT_S_MAX
         while not is_so():
-            assert time.monotonic() < deadline, told
+            assert time.monotonic() < deadline, received
             time.sleep(0.05)
 
     def begin(*given: Any) -> None:
         wait_until(lambda: bool(hosts_of(os.getpid())))
         started.update(hosts_of(os.getpid()))
-        raise ConnectException(f"another worker {runner.REPLACED}")
+        raise ConnectException(f"another worker {connector_runner.TAKEN_OVER}")
 
-    monkeypatch.setattr(query, "begin", begin)
+    monkeypatch.setattr(connector_query, "start_connector_query", begin)
     monkeypatch.setattr(lifecycle, "SUPERSEDED_MS", 10**9)
     config = {"connector.class": "FileStreamSink", "topics": "replaced", "file": "/dev/null"}
     spark: Any = NoSpark()
-    running = runner.start(
-        "replaced", config, spark=lambda: spark, worker=worker, on_state=told.append
+    running = connector_runner.start_connector(
+        "replaced", config, spark=lambda: spark, worker=worker, on_state=received.append
     )
     try:
-        wait_until(lambda: bool(told) and told[-1].state is State.UNASSIGNED)
+        wait_until(lambda: bool(received) and received[-1].state is ConnectorState.UNASSIGNED)
         wait_until(lambda: not started & hosts_of(os.getpid()))
         assert started
     finally:
@@ -161,8 +161,8 @@ def test_a_sink_that_was_replaced_ends_its_tasks_before_it_waits(
 
 
 @pytest.mark.long
-def test_a_sink_that_was_frozen_commits_nothing_over_its_successor(
-    spark: SparkSession, broker: LocalCluster, worker: Worker, tmp_path: Path
+def test_a_thawed_sink_commits_nothing_after_its_successor(
+    spark: SparkSession, broker: LocalCluster, worker: WorkerContext, tmp_path: Path
 ) -> None:
     broker.create_topic("frozen", partitions=1)
     out = tmp_path / "out.txt"
@@ -171,8 +171,8 @@ def test_a_sink_that_was_frozen_commits_nothing_over_its_successor(
 
     def produce(first: int, last: int) -> None:
         with broker.producer(value=str) as producer:
-            for each in range(first, last):
-                producer.send("frozen", str(each))
+            for number in range(first, last):
+                producer.send("frozen", str(number))
 
     def committed() -> int:
         with broker.admin() as admin:
@@ -181,7 +181,7 @@ def test_a_sink_that_was_frozen_commits_nothing_over_its_successor(
         return seen[-1]
 
     def lines() -> set[int]:
-        return {int(each) for each in out.read_text().split()} if out.exists() else set()
+        return {int(line) for line in out.read_text().split()} if out.exists() else set()
 
     with frozen_later(config, worker, tmp_path / "zombie") as zombie:
 
@@ -199,18 +199,18 @@ def test_a_sink_that_was_frozen_commits_nothing_over_its_successor(
         wait_until(lambda: zombie.says("about to commit"))  # it has written some of them
         zombie.freeze()
         assert committed() == 50
-        heir = runner.start(NAME, config, spark=lambda: spark, worker=worker)
+        heir = connector_runner.start_connector(NAME, config, spark=lambda: spark, worker=worker)
         try:
             produce(60, 70)
             wait_until(lambda: committed() == 70)
             zombie.thaw()  # and its commit, of 60 or less, is under way now
-            wait_until(lambda: zombie.says(f"connector {NAME} runs on another worker"))
-            assert zombie.says("offsets are not committed yet: FENCED_INSTANCE_ID")
+            wait_until(lambda: zombie.says(f"Connector {NAME} was fenced"))
+            assert zombie.says("committing offsets failed, will retry: FENCED_INSTANCE_ID")
             wait_until(lambda: not zombie.tasks)
             produce(70, 80)
             wait_until(lambda: committed() == 80)
             assert lines() == set(range(80))
-            assert heir.status.state is State.RUNNING
-            assert seen == sorted(seen), "it never went back"
+            assert heir.status.state is ConnectorState.RUNNING
+            assert seen == sorted(seen), "the offsets never went back"
         finally:
             heir.stop()

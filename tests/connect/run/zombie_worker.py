@@ -1,7 +1,7 @@
-"""A worker that runs one connector on a Spark of its own, until it is killed: to be frozen.
+"""A worker with its own Spark that runs one connector until it is killed; tests freeze it.
 
-Its argument is one JSON object. It says every state of the connector, and what it logs. As long as
-the file `hold` is there it stands where it is about to commit.
+Its argument is one JSON object. It prints every state of the connector, and its log. As long as
+the file `hold` exists, it pauses before a commit.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.client.record import TopicPartition
-from ottla.connect.run import runner
-from ottla.connect.run.seat import Seat
-from ottla.connect.run.worker import Worker
+from ottla.connect.run import connector_runner
+from ottla.connect.run.sink_group_member import SinkGroupMember
+from ottla.connect.run.worker_context import WorkerContext
 from ottla.queries import lifecycle
 from ottla.spark import session
 
 FOR_EVER_S = 1e6
-COMMIT = Seat.commit
+COMMIT = SinkGroupMember.commit
 
 
 def main() -> None:
@@ -30,19 +30,19 @@ def main() -> None:
     lifecycle.SUPERSEDED_MS = int(FOR_EVER_S * 1000)  # type: ignore[misc]
     hold = Path(given["hold"])
 
-    def commit(seat: Seat, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(seat: SinkGroupMember, offsets: Mapping[TopicPartition, int]) -> None:
         if hold.exists():
             print("about to commit", dict(offsets), flush=True)
         while hold.exists():
             time.sleep(0.01)
         COMMIT(seat, offsets)
 
-    Seat.commit = commit  # type: ignore[method-assign]
-    runner.start(
+    SinkGroupMember.commit = commit  # type: ignore[method-assign]
+    connector_runner.start_connector(
         given["name"],
         given["config"],
         spark=lambda: session.start(master="local[1]", heap="512m"),
-        worker=Worker(given["worker"]),
+        worker=WorkerContext(given["worker"]),
         on_state=lambda status: print("state", status.state, flush=True),
     )
     while True:

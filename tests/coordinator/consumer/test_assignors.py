@@ -1,4 +1,4 @@
-"""What must hold of every assignment, whoever subscribes to whatever."""
+"""Invariants of every assignment, for any subscriptions."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ from ottla.coordinator.consumer.assignors import (
     assign_range,
     assign_uniform,
 )
-from ottla.coordinator.consumer.member import NOTHING, Target
+from ottla.coordinator.consumer.member import NO_PARTITIONS, PartitionSet
 
 TOPICS = [bytes([n]) * 16 for n in range(1, 6)]
 COUNTS = st.fixed_dictionaries({topic: st.integers(0, 9) for topic in TOPICS})
 SUBSCRIPTIONS = st.frozensets(st.sampled_from(TOPICS), max_size=5)
 
 
-def made(subscriptions: Sequence[frozenset[bytes]], before: dict[str, Target]) -> list[Subscriber]:
+def made(
+    subscriptions: Sequence[frozenset[bytes]], before: dict[str, PartitionSet]
+) -> list[Subscriber]:
     return [
-        Subscriber(f"m{n}", f"i{n}" if n % 3 == 0 else None, topics, before.get(f"m{n}", NOTHING))
+        Subscriber(
+            f"m{n}", f"i{n}" if n % 3 == 0 else None, topics, before.get(f"m{n}", NO_PARTITIONS)
+        )
         for n, topics in enumerate(subscriptions)
     ]
 
 
-def check_sound(members: list[Subscriber], counts: Counts, targets: dict[str, Target]) -> None:
-    """Every partition that somebody wants has one owner, who wants it."""
+def check_sound(
+    members: list[Subscriber], counts: Counts, targets: dict[str, PartitionSet]
+) -> None:
+    """Every subscribed partition has one owner, which is subscribed to it."""
     assert targets.keys() == {member.member_id for member in members}
-    given_out = [each for target in targets.values() for each in target]
+    given_out = [partition for target in targets.values() for partition in target]
     assert len(given_out) == len(set(given_out))
     wanted = frozenset().union(*(member.topic_ids for member in members))
     assert set(given_out) == {(t, index) for t in wanted for index in range(counts[t])}
@@ -57,8 +63,8 @@ def test_uniform_is_even_and_sticky_where_all_want_the_same(
     valid = [
         sum(i < counts_after[t] for t, i in before.get(f"m{n}", ())) for n in range(size_after)
     ]
-    most = sum(min(each, quota) for each in valid) + min(extra, sum(e > quota for e in valid))
-    stayed = sum(len(target & before.get(name, NOTHING)) for name, target in targets.items())
+    most = sum(min(count, quota) for count in valid) + min(extra, sum(e > quota for e in valid))
+    stayed = sum(len(target & before.get(name, NO_PARTITIONS)) for name, target in targets.items())
     assert stayed == most
     assert assign_uniform(made([topics] * size_after, targets), counts_after) == targets
 
@@ -101,7 +107,7 @@ def test_range_knows_instances_again_under_other_member_ids() -> None:
     assert assign_range(first, {topic: 5})["z"] == assign_range(again, {topic: 5})["b"]
 
 
-def test_nobody_gets_nothing() -> None:
+def test_without_members_nothing_is_assigned() -> None:
     assert all(assign([], {TOPICS[0]: 3}) == {} for assign in ASSIGNORS.values())
 
 
@@ -114,14 +120,14 @@ def test_a_target_that_stays_is_the_same_object() -> None:
         assert all(after[name] is target for name, target in before.items())
 
 
-def test_many_members_with_different_topics_take_no_seconds() -> None:
+def test_assigning_many_members_with_different_topics_is_fast() -> None:
     topics = [number.to_bytes(16, "big") for number in range(300)]
     counts = dict.fromkeys(topics, 10)
     wanted = frozenset(topics), frozenset(topics[1:])
     members = [Subscriber(f"m{n}", None, wanted[n % 2]) for n in range(300)]
     first = assign_uniform(members, counts)
-    members = [each._replace(target=first[each.member_id]) for each in members]
+    members = [member._replace(target=first[member.member_id]) for member in members]
     began = time.thread_time()
     second = assign_uniform([*members, Subscriber("new", None, wanted[0])], counts)
     assert time.thread_time() - began < 2
-    assert {len(each) for each in second.values()} == {9, 10}
+    assert {len(target) for target in second.values()} == {9, 10}

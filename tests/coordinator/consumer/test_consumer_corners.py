@@ -1,20 +1,21 @@
-"""Corners of consumer groups that transcripts cannot tell: answers that got lost, clocks set back,
-appends that fail in the midst of a migration, expressions of other brokers."""
+"""Corner cases of consumer groups that transcripts cannot show: lost responses, clocks set back,
+appends that fail during a migration, expressions of other brokers."""
 
 from __future__ import annotations
 
 import itertools
 
+from ottla.coordinator.classic.group import ClassicGroup, GroupCoordinatorConfig
 from ottla.coordinator.consumer import records
 from ottla.coordinator.consumer.group import ConsumerGroup
-from ottla.coordinator.consumer.member import ConsumerMember
-from ottla.coordinator.consumer.records import Resolved
-from ottla.coordinator.group import Group, GroupConfig
-from ottla.coordinator.kinds import Topics, TopicView
-from ottla.coordinator.outcome import Outcome
-from ottla.coordinator.shard import GroupShard
+from ottla.coordinator.consumer.member import ConsumerGroupMember
+from ottla.coordinator.consumer.records import ResolvedRegularExpression
+from ottla.coordinator.group_shard import GroupCoordinatorShard
+from ottla.coordinator.group_type import TopicMetadata, TopicsImage
+from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
+from ottla.wire.fields import Message, Writer
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -30,25 +31,26 @@ from ottla.wire.messages.join_group import (
 )
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.sync_group import SyncGroupRequest
-from ottla.wire.primitives import Message, Writer
 
 T = b"t" * 16
 
 
-class Play:
-    """A shard with the topic t of four partitions, and what it answered last."""
+class GroupDriver:
+    """A shard with the topic t of four partitions, and its last response."""
 
     def __init__(self) -> None:
         numbers = itertools.count(1)
         self.now_ms = 1_000_000
-        self.shard = GroupShard(
-            0, config=GroupConfig(initial_rebalance_delay_ms=0), uuid=lambda: str(next(numbers))
+        self.shard = GroupCoordinatorShard(
+            0,
+            config=GroupCoordinatorConfig(initial_rebalance_delay_ms=0),
+            uuid=lambda: str(next(numbers)),
         )
         self.topics(t=4)
 
     def topics(self, **counts: int) -> None:
-        views = {name: TopicView(name.encode() * 16, count) for name, count in counts.items()}
-        self.shard.topics = Topics(views)
+        views = {name: TopicMetadata(name.encode() * 16, count) for name, count in counts.items()}
+        self.shard.topics = TopicsImage(views)
 
     def beat(
         self,
@@ -116,14 +118,14 @@ class Play:
         return self.carry_out(outcome, works=works)
 
     def classic_member(self, **options: object) -> JoinGroupResponse:
-        """A new one, as far as its first answer."""
+        """Joins a new member, up to its first response."""
         asked = self.join("", **options)["j"]  # type: ignore[arg-type]
         assert isinstance(asked, JoinGroupResponse)
         answer = self.join(asked.member_id, **options).get("j", asked)  # type: ignore[arg-type]
         assert isinstance(answer, JoinGroupResponse)
         return answer
 
-    def carry_out(self, outcome: Outcome, *, works: bool = True) -> dict[object, Message]:
+    def carry_out(self, outcome: CoordinatorResult, *, works: bool = True) -> dict[object, Message]:
         replies = outcome.replies
         if not works:
             code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -152,7 +154,7 @@ def subscription(owned: tuple[int, ...], generation: int, version: int) -> bytes
     return bytes(writer.buffer)
 
 
-def half_classic(play: Play) -> str:
+def half_classic(play: GroupDriver) -> str:
     """Members m (KIP-848) and a classic one, whose id is returned, own two partitions each."""
     play.beat("m", 0)
     play.now_ms += 5_000
@@ -165,24 +167,24 @@ def half_classic(play: Play) -> str:
     return member_id
 
 
-def two_more(play: Play) -> None:
-    """Everybody is to have one partition now."""
+def two_more(play: GroupDriver) -> None:
+    """Each member is to have one partition now."""
     play.beat("n1", 0)
     play.now_ms += 5_000
     play.beat("n2", 0)
     play.now_ms += 5_000
 
 
-def check_that_nobody_gets(play: Play, held: set[int], by: str) -> None:
+def check_that_nobody_gets(play: GroupDriver, held: set[int], by: str) -> None:
     for member_id in ("m", "n1", "n2"):
         member = play.group.members[member_id]
         play.beat(member_id, member.member_epoch, sorted(play.owned(member_id)))
         assert not play.owned(member_id) & held, f"{member_id} was given what {by} holds"
 
 
-def test_an_old_cooperative_member_is_believed_that_it_holds_partitions() -> None:
+def test_an_old_cooperative_members_owned_partitions_are_trusted() -> None:
     """Before version 2 a subscription says what a member owns, but not since when (KIP-792)."""
-    play = Play()
+    play = GroupDriver()
     member_id = half_classic(play)
     held = play.owned(member_id)
     two_more(play)
@@ -190,8 +192,8 @@ def test_an_old_cooperative_member_is_believed_that_it_holds_partitions() -> Non
     check_that_nobody_gets(play, held, member_id)
 
 
-def test_a_cooperative_member_that_missed_an_answer_is_believed_as_well() -> None:
-    play = Play()
+def test_a_cooperative_member_that_missed_an_answer_is_trusted_too() -> None:
+    play = GroupDriver()
     member_id = half_classic(play)
     held = play.owned(member_id)
     play.topics(t=4, u=0)
@@ -209,8 +211,8 @@ def test_a_cooperative_member_that_missed_an_answer_is_believed_as_well() -> Non
 
 
 def test_a_join_that_makes_a_classic_group_is_answered_even_if_that_cannot_be_stored() -> None:
-    """A static member of KIP-848 comes back as a classic one, and nobody else speaks KIP-848."""
-    play = Play()
+    """A static member of KIP-848 returns as a classic one, and no other member speaks KIP-848."""
+    play = GroupDriver()
     play.beat("m", 0, instance="i")
     play.now_ms += 5_000
     play.classic_member()
@@ -221,8 +223,8 @@ def test_a_join_that_makes_a_classic_group_is_answered_even_if_that_cannot_be_st
 
 
 def test_a_downgrade_that_cannot_be_stored_leaves_deadlines_as_they_were() -> None:
-    """Else a member that gives nothing up could keep the others waiting for ever."""
-    play = Play()
+    """Otherwise a member that revokes nothing could keep the others waiting forever."""
+    play = GroupDriver()
     play.beat("m", 0)
     play.now_ms += 5_000
     member_id = play.classic_member().member_id
@@ -232,21 +234,21 @@ def test_a_downgrade_that_cannot_be_stored_leaves_deadlines_as_they_were() -> No
     outcome = play.shard.consumer_group_heartbeat(
         leave, version=1, client_id="c", client_host="/::1", token="b", now_ms=play.now_ms
     )
-    assert isinstance(play.shard.groups["g"], Group)
+    assert isinstance(play.shard.groups["g"], ClassicGroup)
     play.carry_out(outcome, works=False)
-    for _ in range(30):  # it goes on, but never lets go
+    for _ in range(30):  # it sends heartbeats, but never revokes
         play.now_ms += 5_000
         play.carry_out(play.shard.expire(play.now_ms))
-        if isinstance(play.shard.groups["g"], Group):
-            return  # without m nobody speaks KIP-848
+        if isinstance(play.shard.groups["g"], ClassicGroup):
+            return  # without m no member speaks KIP-848
         play.heartbeat(member_id)
         play.beat("m", 2, [0, 1, 2, 3])
     raise AssertionError("m was never fenced")
 
 
-def test_a_classic_member_that_does_not_speak_the_old_protocol_is_no_obstacle() -> None:
-    """It came while the group is on the way to another protocol, which all of them speak."""
-    play = Play()
+def test_a_classic_member_without_the_old_protocol_blocks_no_downgrade() -> None:
+    """It joined while the group changes to another protocol, which all members speak."""
+    play = GroupDriver()
     first = play.classic_member(names=("range", "roundrobin"))
     play.carry_out(play.shard.expire(play.now_ms))
     play.sync(first.member_id, 1)
@@ -256,9 +258,9 @@ def test_a_classic_member_that_does_not_speak_the_old_protocol_is_no_obstacle() 
     assert len(play.group.members) == 3
 
 
-def test_an_upgrade_of_a_group_that_everybody_left_can_fail_as_well() -> None:
-    """It waits for somebody who was given a member id, and who is not heard of again."""
-    play = Play()
+def test_an_upgrade_of_an_empty_group_can_fail_too() -> None:
+    """It waits for a member that got its id and disappeared."""
+    play = GroupDriver()
     first = play.classic_member()
     play.carry_out(play.shard.expire(play.now_ms))
     play.join("")
@@ -271,16 +273,16 @@ def test_an_upgrade_of_a_group_that_everybody_left_can_fail_as_well() -> None:
     assert play.beat("m", 0).error_code == 0
 
 
-def test_a_clock_that_was_set_back_holds_up_nobody() -> None:
-    play = Play()
+def test_setting_the_clock_back_delays_no_member() -> None:
+    play = GroupDriver()
     play.beat("m", 0)
     play.now_ms -= 3_600_000
     play.beat("n", 0)
     assert play.group.target_epoch == play.group.epoch
 
 
-def test_a_member_that_changes_its_protocol_leaves_its_old_deadlines_behind() -> None:
-    play = Play()
+def test_a_member_that_changes_its_protocol_cancels_its_old_deadlines() -> None:
+    play = GroupDriver()
     play.beat("m", 0)
     play.now_ms += 5_000
     member_id = play.classic_member().member_id
@@ -288,20 +290,20 @@ def test_a_member_that_changes_its_protocol_leaves_its_old_deadlines_behind() ->
     for _ in range(20):
         play.now_ms += 5_000
         play.carry_out(play.shard.expire(play.now_ms))
-        for each in ("m", member_id):
-            member = play.group.members[each]
-            assert play.beat(each, member.member_epoch, sorted(play.owned(each))).error_code == 0
+        for id_ in ("m", member_id):
+            member = play.group.members[id_]
+            assert play.beat(id_, member.member_epoch, sorted(play.owned(id_))).error_code == 0
 
 
-def test_an_expression_that_another_broker_understood_fails_nobody_else() -> None:
-    play = Play()
-    member = ConsumerMember(
+def test_an_unsupported_stored_expression_affects_no_other_member() -> None:
+    play = GroupDriver()
+    member = ConsumerGroupMember(
         "k", 5, 5, topics=frozenset(), regex=r"\bt", rebalance_timeout_ms=60_000
     )
     stored = [
         records.member_record("g", member),
         records.metadata_record("g", 5, 1),
-        records.regex_record("g", member.regex, Resolved(frozenset({"t"}), 0, 0)),
+        records.regex_record("g", member.regex, ResolvedRegularExpression(frozenset({"t"}), 0, 0)),
         records.target_record("g", 5, 0),
         records.current_record("g", member),
     ]

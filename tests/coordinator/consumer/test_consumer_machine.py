@@ -1,5 +1,5 @@
-"""Consumers of both protocols do whatever they like, topics come and go, time passes, appends fail,
-brokers restart: what must hold of a consumer group at any time, and that it converges."""
+"""Consumers of both protocols act at random, topics come and go, time passes, appends fail,
+brokers restart: the invariants of a consumer group, and its convergence."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.coordinator.consumer.config import ConsumerConfig, Timeouts
-from ottla.coordinator.consumer.embedded import read_assignment, write_assignment
+from ottla.coordinator.classic.group import ClassicGroup, GroupCoordinatorConfig
+from ottla.coordinator.consumer.config import ConsumerGroupConfig, ConsumerGroupConfigs
+from ottla.coordinator.consumer.consumer_protocol import read_assignment, write_assignment
 from ottla.coordinator.consumer.group import ConsumerGroup
-from ottla.coordinator.consumer.member import MemberState, TopicPartition
-from ottla.coordinator.group import Group, GroupConfig
-from ottla.coordinator.kinds import Topics, TopicView
-from ottla.coordinator.outcome import Outcome
-from ottla.coordinator.shard import GroupShard
+from ottla.coordinator.consumer.member import MemberState, TopicIdPartition
+from ottla.coordinator.group_shard import GroupCoordinatorShard
+from ottla.coordinator.group_type import TopicMetadata, TopicsImage
+from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
+from ottla.wire.fields import Message, Writer
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -42,21 +43,20 @@ from ottla.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from ottla.wire.primitives import Message, Writer
 
 GROUP = "g"
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
-CONFIG = GroupConfig(
+CONFIG = GroupCoordinatorConfig(
     initial_rebalance_delay_ms=100,
-    consumer=ConsumerConfig(Timeouts(SESSION_MS, 5_000, 1_000), max_size=6),
+    consumer=ConsumerGroupConfigs(ConsumerGroupConfig(SESSION_MS, 5_000, 1_000), max_size=6),
 )
 ERRORS = st.sampled_from([ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR])
 NAMES = "abcdefg"
 
 
 def subscription(
-    topics: list[str], owned: set[TopicPartition], generation: int, known: Topics
+    topics: list[str], owned: set[TopicIdPartition], generation: int, known: TopicsImage
 ) -> bytes:
     by_topic: dict[str, list[int]] = {}
     for topic_id, index in owned:
@@ -73,7 +73,7 @@ def subscription(
 
 
 class Client:
-    """A consumer that keeps to its protocol: it owns what it was told, and gives up when told."""
+    """A consumer that follows its protocol: it owns its assignment, and revokes what it loses."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -85,11 +85,11 @@ class Client:
         self.member_id = ""
         self.epoch = 0
         self.classic = False
-        self.assigned: set[TopicPartition] = set()
-        self.owned: set[TopicPartition] = set()
+        self.assigned: set[TopicIdPartition] = set()
+        self.owned: set[TopicIdPartition] = set()
         self.wants_join = True
         self.leads: list[str] | None = None
-        self.heard_ms = -1  # when the coordinator last heard of it
+        self.heard_ms = -1  # the time of its last request
 
     def __repr__(self) -> str:
         return f"{self.name}({self.member_id}, {self.epoch}, {sorted(i for _, i in self.owned)})"
@@ -109,22 +109,24 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.clients = [Client(name) for name in NAMES]
         self.sizes = {"t": 4, "u": 3}
         self.ids = {name: bytes([n]) * 16 for n, name in enumerate(self.sizes, 1)}
-        self.topics = Topics()
+        self.topics = TopicsImage()
         self.shard = self.new_shard()
         self.see_topics()
 
-    def new_shard(self) -> GroupShard:
-        shard = GroupShard(0, config=CONFIG, uuid=lambda: f"u{next(self.numbers)}")
+    def new_shard(self) -> GroupCoordinatorShard:
+        shard = GroupCoordinatorShard(0, config=CONFIG, uuid=lambda: f"u{next(self.numbers)}")
         shard.topics = self.topics
         shard.load(Record(key=key, value=value) for key, value in self.log)
         assert not shard.loaded(self.now_ms).records
         return shard
 
     def see_topics(self) -> None:
-        self.topics = Topics({n: TopicView(self.ids[n], size) for n, size in self.sizes.items()})
+        self.topics = TopicsImage(
+            {n: TopicMetadata(self.ids[n], size) for n, size in self.sizes.items()}
+        )
         self.shard.topics = self.topics
 
-    # -- what consumers of the new protocol do
+    # -- consumers of the new protocol
 
     @rule(who=st.integers(0, 6))
     def beat(self, who: int) -> None:
@@ -139,7 +141,7 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule()
     def change_taste(self) -> None:
-        """Consumers that start from now on are configured for the other protocol."""
+        """Consumers started from now on use the other protocol."""
         self.prefers_classic = not self.prefers_classic
 
     @rule(who=st.integers(0, 6))
@@ -167,7 +169,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         client = self.clients[who]
         if client.classic or not client.epoch:
             return
-        client.owned &= client.assigned  # what it may not own it has given up by now
+        client.owned &= client.assigned  # it has revoked what it may not own
         client.owned |= client.assigned
         owned = [
             TopicPartitions(topic_id, [i for t, i in client.owned if t == topic_id])
@@ -233,7 +235,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         )
         self.carry_out(outcome)
 
-    # -- what consumers of the classic protocol do
+    # -- consumers of the classic protocol
 
     @rule(who=st.integers(0, 6))
     def become_classic(self, who: int) -> None:
@@ -280,7 +282,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def classic_sync(self, client: Client) -> None:
         assignments = []
         if client.leads:
-            # A leader that shares out "t" with no regard to who owns what: eager.
+            # A leader that assigns "t" regardless of ownership: eager.
             for n, member_id in enumerate(client.leads):
                 mine = {
                     (self.ids["t"], i)
@@ -300,10 +302,10 @@ class ConsumerMachine(RuleBasedStateMachine):
         token = self.new_token(client)
         self.carry_out(self.shard.sync_group(request, version=5, token=token, now_ms=self.now_ms))
 
-    def written(self, partitions: set[TopicPartition]) -> bytes:
+    def written(self, partitions: set[TopicIdPartition]) -> bytes:
         return write_assignment(partitions, self.topics, 2)
 
-    # -- what else happens
+    # -- other events
 
     @rule(passed_ms=st.sampled_from([0, 10, 999, 1_000, 5_000, 20_000]))
     def time_passes(self, passed_ms: int) -> None:
@@ -343,7 +345,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def append_fails_next(self, code: ErrorCode) -> None:
         self.failure = code
 
-    # -- what comes of it
+    # -- responses
 
     def new_token(self, client: Client) -> int:
         token = next(self.tokens)
@@ -353,7 +355,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def waits(self, client: Client) -> bool:
         return client in self.waiting.values()
 
-    def carry_out(self, outcome: Outcome) -> None:
+    def carry_out(self, outcome: CoordinatorResult) -> None:
         replies = outcome.replies
         if outcome.records:
             if self.failure is not None:
@@ -394,7 +396,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             client.assigned = {
                 (t.topic_id, i) for t in message.assignment.topic_partitions for i in t.partitions
             }
-            # What it lost it still holds until it says otherwise; what is new it owns at once.
+            # It holds lost partitions until it reports otherwise, and owns new ones at once.
             client.owned |= client.assigned
 
     def hear_join(self, client: Client, message: JoinGroupResponse) -> None:
@@ -408,7 +410,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             client.wants_join = False
             leads = message.leader == message.member_id and not message.skip_assignment
             client.leads = [m.member_id for m in message.members] if leads else None
-            if isinstance(self.shard.groups.get(GROUP), Group):
+            if isinstance(self.shard.groups.get(GROUP), ClassicGroup):
                 client.owned = set()  # an eager rebalance
             self.classic_sync(client)
         else:
@@ -420,7 +422,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             return
         assigned = set(read_assignment(message.assignment, self.topics))
         if client.owned - assigned:
-            client.wants_join = True  # cooperative: give up, and join again
+            client.wants_join = True  # cooperative: revoke, and rejoin
         client.owned = assigned
 
     def hear_error(self, client: Client, code: ErrorCode) -> None:
@@ -439,26 +441,26 @@ class ConsumerMachine(RuleBasedStateMachine):
             if code is not ErrorCode.ILLEGAL_GENERATION:
                 client.member_id = ""
 
-    # -- what holds
+    # -- invariants
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
         group = self.shard.groups.get(GROUP)
         if not isinstance(group, ConsumerGroup):
             return
-        owners: dict[TopicPartition, str] = {}
+        owners: dict[TopicIdPartition, str] = {}
         for member in group.members.values():
-            for each in [*member.assigned, *member.revoking]:
-                assert owners.setdefault(each, member.member_id) == member.member_id
+            for partition in [*member.assigned, *member.revoking]:
+                assert owners.setdefault(partition, member.member_id) == member.member_id
             assert not member.assigned.keys() & member.revoking.keys()
         assert group.owners == owners
 
     @invariant()
     def no_two_consumers_work_on_the_same(self) -> None:
-        """As the consumers themselves see it, as long as all of them speak the new protocol."""
+        """As the consumers see it, while all of them speak the new protocol."""
         if any(client.classic for client in self.clients):
             return
-        seen: set[TopicPartition] = set()
+        seen: set[TopicIdPartition] = set()
         for client in self.clients:
             if client.epoch:
                 assert not client.owned & seen, self.clients
@@ -475,13 +477,13 @@ class ConsumerMachine(RuleBasedStateMachine):
         }
         assert group.classic_count == sum(m.classic is not None for m in group.members.values())
         assert group.targets.keys() <= group.members.keys()
-        targets = [each for target in group.targets.values() for each in target]
+        targets = [partition for target in group.targets.values() for partition in target]
         assert len(targets) == len(set(targets))
         for member in group.members.values():
-            assert ("session", GROUP, member.member_id) in self.shard._deadlines
+            assert ("session", GROUP, member.member_id) in self.shard.timer
             revoking = member.state is MemberState.UNREVOKED_PARTITIONS
             if revoking and member.classic is None and member.member_epoch >= 0:
-                assert ("rebalance", GROUP, member.member_id) in self.shard._deadlines
+                assert ("rebalance", GROUP, member.member_id) in self.shard.timer
 
     @invariant()
     def what_is_stored_is_what_holds(self) -> None:
@@ -503,7 +505,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.converge()
 
     def converge(self) -> None:
-        """Left alone, consumers of the new protocol arrive, and own everything that they want."""
+        """Without changes, consumers of the new protocol converge and own all that they want."""
         self.failure = None
         self.prefers_classic = False
         for client in self.clients:

@@ -7,11 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordinator.consumer import records
-from ottla.coordinator.consumer.member import ClassicProtocol, ConsumerMember, MemberState
-from ottla.coordinator.consumer.records import ConsumerKey, Resolved, read_consumer_key
-from ottla.coordinator.keys import read_key
+from ottla.coordinator.consumer.member import (
+    ClassicMemberMetadata,
+    ConsumerGroupMember,
+    MemberState,
+)
+from ottla.coordinator.consumer.records import (
+    ConsumerGroupKey,
+    ResolvedRegularExpression,
+    read_consumer_group_key,
+)
+from ottla.coordinator.records import read_key
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire.primitives import MalformedError
+from ottla.wire.fields import MalformedError
 
 ID = bytes(range(16))
 PARTITIONS = st.dictionaries(
@@ -19,7 +27,7 @@ PARTITIONS = st.dictionaries(
 )
 TEXTS = st.text(max_size=20)
 MEMBERS = st.builds(
-    ConsumerMember,
+    ConsumerGroupMember,
     st.just("m"),
     member_epoch=st.integers(-2, 2**31 - 1),
     previous_epoch=st.integers(-1, 2**31 - 1),
@@ -34,7 +42,7 @@ MEMBERS = st.builds(
     assignor=st.none() | TEXTS,
     classic=st.none()
     | st.builds(
-        ClassicProtocol,
+        ClassicMemberMetadata,
         st.integers(0, 2**31 - 1),
         st.lists(st.tuples(TEXTS, st.binary(max_size=200)), max_size=3).map(tuple),
     ),
@@ -44,9 +52,9 @@ MEMBERS = st.builds(
 
 
 @given(MEMBERS)
-def test_a_member_is_read_as_it_was_written(member: ConsumerMember) -> None:
+def test_a_member_is_read_as_it_was_written(member: ConsumerGroupMember) -> None:
     key, value = records.member_record("g", member)
-    assert read_key(key) == ConsumerKey(records.MEMBER, "g", "m")
+    assert read_key(key) == ConsumerGroupKey(records.MEMBER, "g", "m")
     assert value is not None
     read = records.read_member("m", value)
     assert (read.topics, read.regex, read.classic) == (member.topics, member.regex, member.classic)
@@ -55,7 +63,7 @@ def test_a_member_is_read_as_it_was_written(member: ConsumerMember) -> None:
     assert read.rebalance_timeout_ms == member.rebalance_timeout_ms
     assert read.assignor == member.assignor
     key, value = records.current_record("g", member)
-    assert read_key(key) == ConsumerKey(records.CURRENT, "g", "m")
+    assert read_key(key) == ConsumerGroupKey(records.CURRENT, "g", "m")
     assert value is not None
     current = records.read_current(value)
     assert current.assigned == member.assigned
@@ -89,7 +97,7 @@ WRITTEN = {
     "current": (
         records.current_record(
             "g",
-            ConsumerMember(
+            ConsumerGroupMember(
                 "m", 2, 1, MemberState.UNRELEASED_PARTITIONS, assigned={(ID, 0): 1, (ID, 1): 2}
             ),
         ),
@@ -98,20 +106,20 @@ WRITTEN = {
         "01 00 09 03 00000001 00000002 01 00",
     ),
     "regex": (
-        records.regex_record("g", "t.*", Resolved(frozenset(["t1"]), 3, 4)),
+        records.regex_record("g", "t.*", ResolvedRegularExpression(frozenset(["t1"]), 3, 4)),
         "00100001670003742e2a",
         "0000 02 03 7431 0000000000000003 0000000000000004 00",
     ),
     "member": (
         records.member_record(
             "g",
-            ConsumerMember(
+            ConsumerGroupMember(
                 "m",
                 client_id="c",
                 client_host="/h",
                 rebalance_timeout_ms=7,
                 topics=frozenset("t"),
-                classic=ClassicProtocol(6, (("range", b"\1"),)),
+                classic=ClassicMemberMetadata(6, (("range", b"\1"),)),
             ),
         ),
         "000500016700016d",
@@ -121,7 +129,7 @@ WRITTEN = {
     "member of KIP-848, as found in a log of Kafka 4.3.1": (
         records.member_record(
             "co-inst",
-            ConsumerMember(
+            ConsumerGroupMember(
                 "Y8mdkP2DQo2mr8clfmWn9Q",
                 instance_id="inst2",
                 client_id="me3",
@@ -148,15 +156,17 @@ def test_before_kafka_4_3_there_are_no_assignment_epochs() -> None:
     assert records.read_current(value).assigned == {(ID, 3): 5}
 
 
-def test_a_state_that_nobody_knows_is_unknown() -> None:
+def test_an_unrecognised_state_is_unknown() -> None:
     value = bytes.fromhex("0000 00000005 00000004 09 01 01 00")
     assert records.read_current(value).state is MemberState.UNKNOWN
 
 
-def test_what_cannot_be_read_is_said() -> None:
+def test_malformed_records_raise_errors() -> None:
     with pytest.raises(MalformedError):
         records.read_metadata(b"\0\1\0\0\0\0\0")
     with pytest.raises(KafkaError) as caught:
         read_key(b"\0\5\0\1g")
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert read_consumer_key(b"\0\4\0\1g") == ConsumerKey(records.PARTITION_METADATA, "g")
+    assert read_consumer_group_key(b"\0\4\0\1g") == ConsumerGroupKey(
+        records.PARTITION_METADATA, "g"
+    )

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
+from ottla.coordinator.classic.group import GroupCoordinatorConfig
 from ottla.coordinator.consumer import subscription
-from ottla.coordinator.consumer.config import ConsumerConfig
+from ottla.coordinator.consumer.config import ConsumerGroupConfigs
 from ottla.coordinator.consumer.group import ConsumerGroup
-from ottla.coordinator.group import GroupConfig
-from ottla.coordinator.kinds import Topics, TopicView
-from ottla.coordinator.outcome import Work
-from ottla.coordinator.shard import GroupShard
+from ottla.coordinator.group_shard import GroupCoordinatorShard
+from ottla.coordinator.group_type import TopicMetadata, TopicsImage
+from ottla.coordinator.result import Work
 from ottla.records.record import Record
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -32,14 +32,16 @@ TOPIC = b"t" * 16
 
 
 class Members:
-    """As many consumers as it takes, each with what it was last told."""
+    """Consumers, each with its last response."""
 
     def __init__(self, partition_count: int) -> None:
         numbers = itertools.count(1)
         self.now_ms = 1_000_000
-        self.shard = GroupShard(0, config=GroupConfig(), uuid=lambda: str(next(numbers)))
+        self.shard = GroupCoordinatorShard(
+            0, config=GroupCoordinatorConfig(), uuid=lambda: str(next(numbers))
+        )
         self.shard.loaded(0)
-        self.shard.topics = Topics({"t": TopicView(TOPIC, partition_count)})
+        self.shard.topics = TopicsImage({"t": TopicMetadata(TOPIC, partition_count)})
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, list[int]] = {}
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -78,7 +80,7 @@ class Members:
             ]
 
     def converge(self) -> int:
-        """How many rounds of heartbeats, five seconds apart, it takes."""
+        """The number of heartbeat rounds, five seconds apart, until the group has converged."""
         group = self.shard.groups["g"]
         for rounds in range(20):
             if group.state_name == "Stable":
@@ -114,17 +116,19 @@ def test_a_thousand_consumers_converge(monkeypatch: pytest.MonkeyPatch) -> None:
     members.now_ms += 5_000
     members.beat("late")
     assert members.converge() <= 4
-    assert len(computed) == 3  # once for the one who came, not once for each heartbeat
+    assert len(computed) == 3  # once for the new member, not once for each heartbeat
 
 
-def test_a_large_assignment_is_work_for_somebody_else() -> None:
+def test_a_large_assignment_is_computed_off_the_loop() -> None:
     """A thousand members with a thousand subscriptions took 1.4 s at one heartbeat."""
     members = Members(1)
-    members.shard.config = GroupConfig(consumer=ConsumerConfig(assigns_elsewhere=True))
-    views = {f"t{number}": TopicView(number.to_bytes(16), 1) for number in range(400)}
-    members.shard.topics = Topics(views)
+    members.shard.config = GroupCoordinatorConfig(
+        consumer=ConsumerGroupConfigs(assigns_elsewhere=True)
+    )
+    views = {f"t{number}": TopicMetadata(number.to_bytes(16), 1) for number in range(400)}
+    members.shard.topics = TopicsImage(views)
     names = list(views)
-    for number in range(200):  # each leaves out another one, which is the dearest
+    for number in range(200):  # each leaves out another topic, the most expensive case
         members.join(f"m{number}", names[:number] + names[number + 1 :])
     assert members.work == []  # the target of the first member holds for the assignment interval
     members.now_ms += 5_000
@@ -148,9 +152,11 @@ def test_a_large_assignment_is_work_for_somebody_else() -> None:
     assert {len(target) for target in group.targets.values()} == {2}
 
 
-def test_an_assignment_that_is_late_or_fails_is_computed_again() -> None:
+def test_a_late_or_failed_assignment_is_computed_again() -> None:
     members = Members(1)
-    members.shard.config = GroupConfig(consumer=ConsumerConfig(assigns_elsewhere=True))
+    members.shard.config = GroupCoordinatorConfig(
+        consumer=ConsumerGroupConfigs(assigns_elsewhere=True)
+    )
     names = ["t", *(f"no-{number}" for number in range(subscription.ASSIGNED_AT_ONCE_MAX))]
     members.join("m0", names)
     assert members.work == []  # the first target is there at once
@@ -188,8 +194,8 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
 
 def test_a_thousand_classic_members_join_and_sync() -> None:
     numbers = itertools.count(1)
-    config = GroupConfig(initial_rebalance_delay_ms=1)
-    shard = GroupShard(0, config=config, uuid=lambda: str(next(numbers)))
+    config = GroupCoordinatorConfig(initial_rebalance_delay_ms=1)
+    shard = GroupCoordinatorShard(0, config=config, uuid=lambda: str(next(numbers)))
     shard.loaded(0)
     began = time.thread_time()
     for number in range(SIZE):
@@ -214,7 +220,7 @@ def test_a_thousand_classic_members_join_and_sync() -> None:
     leader = replies[0].leader
     shared = [SyncGroupRequestAssignment(member_id, b"a") for member_id in ids]
     synced = 0
-    for member_id in [each for each in ids if each != leader] + [leader]:
+    for member_id in [other for other in ids if other != leader] + [leader]:
         request = SyncGroupRequest(
             "g", 1, member_id, assignments=shared if member_id == leader else []
         )
@@ -229,7 +235,7 @@ def test_a_group_of_a_thousand_is_loaded_again() -> None:
     for number in range(SIZE):
         members.beat(f"m{number}")
     members.converge()
-    again = GroupShard(0, config=GroupConfig(), uuid=str)
+    again = GroupCoordinatorShard(0, config=GroupCoordinatorConfig(), uuid=str)
     again.load(Record(key=key, value=value) for key, value in members.log)
     again.loaded(members.now_ms)
     old, new = members.shard.groups["g"], again.groups["g"]

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinator.coordinator import GroupCoordinator
-from ottla.coordinator.group import GroupConfig
-from ottla.coordinator.kinds import Topics, TopicView
-from ottla.coordinator.outcome import Outcome
-from ottla.coordinator.share.assignor import assign
-from ottla.coordinator.share.coordination import describe, heartbeat, missing_states, share_group
+from ottla.coordinator.classic.group import GroupCoordinatorConfig
+from ottla.coordinator.group_coordinator import GroupCoordinator
+from ottla.coordinator.group_type import TopicMetadata, TopicsImage
+from ottla.coordinator.result import CoordinatorResult
+from ottla.coordinator.share.assignor import SimpleAssignor
 from ottla.coordinator.share.group import ShareGroup, ShareGroupConfig
-from ottla.coordinator.share.requests import Beat
+from ottla.coordinator.share.group_requests import describe, heartbeat, missing_states, share_group
+from ottla.coordinator.share.heartbeat import ShareHeartbeat
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
 from ottla.wire.messages.list_groups import ListGroupsRequest
@@ -27,7 +27,7 @@ SESSION_MS = 45_000
 
 
 class Groups:
-    """A coordinator with one shard, its log, and the answers that it gave."""
+    """A coordinator with one shard, its log, and its responses."""
 
     def __init__(self, **topics: int) -> None:
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -37,21 +37,21 @@ class Groups:
 
     def load(self) -> GroupCoordinator:
         coordinator = GroupCoordinator(
-            partition_count=1, config=GroupConfig(), uuid=lambda: "unused"
+            partition_count=1, config=GroupCoordinatorConfig(), uuid=lambda: "unused"
         )
         self.coordinator = coordinator
         self.see(**self.topics)
-        shard = coordinator.begin_load(0)
+        shard = coordinator.begin_load(0, 0)
         shard.load([Record(key=key, value=value) for key, value in self.log])
         self.store(coordinator.end_load(0, self.now_ms))
         return coordinator
 
     def see(self, **topics: int) -> None:
         self.topics = topics
-        views = {name: TopicView(name.encode() * 16, count) for name, count in topics.items()}
-        self.coordinator.see_topics(Topics(views))
+        views = {name: TopicMetadata(name.encode() * 16, count) for name, count in topics.items()}
+        self.coordinator.see_topics(TopicsImage(views))
 
-    def store(self, outcome: Outcome) -> None:
+    def store(self, outcome: CoordinatorResult) -> None:
         self.log += outcome.records
 
     def beat(
@@ -68,7 +68,7 @@ class Groups:
         request = ShareGroupHeartbeatRequest("g", member_id, epoch, rack_id, topics)
         _, missing = missing_states(self.coordinator, request)
         config = ShareGroupConfig(session_timeout_ms=session_ms, max_size=max_size)
-        beat = Beat(request, "client", "/host", config, missing)
+        beat = ShareHeartbeat(request, "client", "/host", config, missing)
         outcome = heartbeat(self.coordinator, beat, token="t", now_ms=self.now_ms)
         replies = outcome.replies
         if not works:
@@ -89,7 +89,7 @@ class Groups:
 def given_to(response: ShareGroupHeartbeatResponse) -> dict[bytes, list[int]] | None:
     if response.assignment is None:
         return None
-    return {each.topic_id: each.partitions for each in response.assignment.topic_partitions}
+    return {topic.topic_id: topic.partitions for topic in response.assignment.topic_partitions}
 
 
 def test_a_member_gets_all_partitions_and_then_half_of_them() -> None:
@@ -101,9 +101,9 @@ def test_a_member_gets_all_partitions_and_then_half_of_them() -> None:
     second = groups.beat("two", 0, ["a"])
     assert second.member_epoch == 2
     (mine,) = (given_to(second) or {}).values()
-    told = groups.beat("one", 1)
-    assert told.member_epoch == 2
-    (others,) = (given_to(told) or {}).values()
+    reply = groups.beat("one", 1)
+    assert reply.member_epoch == 2
+    (others,) = (given_to(reply) or {}).values()
     assert sorted(mine + others) == [0, 1, 2, 3]
     assert len(mine) == len(others) == 2
 
@@ -133,7 +133,7 @@ def test_a_new_topic_and_a_new_partition_are_assigned() -> None:
     assert list(share_group(groups.coordinator, "g").initialized) == [B]
 
 
-def test_who_leaves_and_who_is_not_heard_of_makes_room() -> None:
+def test_members_that_leave_or_expire_make_room() -> None:
     groups = Groups(a=2)
     groups.beat("one", 0, ["a"])
     groups.beat("two", 0, ["a"])
@@ -143,8 +143,8 @@ def test_who_leaves_and_who_is_not_heard_of_makes_room() -> None:
     groups.pass_time(SESSION_MS - 1)
     groups.beat("one", 1)
     groups.pass_time(1)
-    told = groups.beat("one", share_group(groups.coordinator, "g").members["one"].epoch)
-    assert given_to(told) == {A: [0, 1]}
+    reply = groups.beat("one", share_group(groups.coordinator, "g").members["one"].epoch)
+    assert given_to(reply) == {A: [0, 1]}
     groups.pass_time(SESSION_MS)
     assert share_group(groups.coordinator, "g").state_name == "Empty"
 
@@ -161,7 +161,7 @@ def test_who_leaves_and_who_is_not_heard_of_makes_room() -> None:
         ("two", 0, ["a"], ErrorCode.GROUP_MAX_SIZE_REACHED),
     ],
 )
-def test_what_is_refused(
+def test_invalid_requests_are_refused(
     member_id: str, epoch: int, topics: list[str] | None, code: ErrorCode
 ) -> None:
     groups = Groups(a=1)
@@ -170,7 +170,7 @@ def test_what_is_refused(
     assert list(share_group(groups.coordinator, "g").members) == ["one"]
 
 
-def test_the_epoch_before_and_a_second_join_are_taken_for_what_they_are() -> None:
+def test_the_previous_epoch_and_a_repeated_join_are_recognised() -> None:
     groups = Groups(a=2)
     groups.beat("one", 0, ["a"])
     groups.beat("two", 0, ["a"])
@@ -181,7 +181,7 @@ def test_the_epoch_before_and_a_second_join_are_taken_for_what_they_are() -> Non
     assert given_to(again) is not None
 
 
-def test_a_group_that_is_not_there_cannot_go_on() -> None:
+def test_a_heartbeat_to_an_unknown_group_is_refused() -> None:
     groups = Groups(a=1)
     assert groups.beat("one", 3).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     (described,) = describe(groups.coordinator, ["g"])
@@ -197,10 +197,10 @@ def test_a_group_is_described_and_listed() -> None:
     assert (member.rack_id, member.client_host) == ("r1", "/host")
     assert member.assignment.topic_partitions[0].topic_name == "a"
     listed = groups.coordinator.list_groups(ListGroupsRequest([], ["Share"])).groups
-    assert [(each.group_id, each.group_type) for each in listed] == [("g", "share")]
+    assert [(group.group_id, group.group_type) for group in listed] == [("g", "share")]
 
 
-def test_a_restart_finds_everything_as_it_was() -> None:
+def test_a_restart_restores_everything() -> None:
     groups = Groups(a=3, b=1)
     groups.beat("one", 0, ["a", "b"], rack_id="r")
     groups.beat("two", 0, ["a"])
@@ -218,7 +218,7 @@ def test_a_restart_finds_everything_as_it_was() -> None:
     assert share_group(groups.coordinator, "g").is_empty
 
 
-def test_a_member_that_a_restart_has_lost_goes_in_the_time_of_its_group() -> None:
+def test_a_member_lost_in_a_restart_expires_after_the_groups_timeout() -> None:
     groups = Groups(a=4)
     assert groups.beat("gone", 0, ["a"], session_ms=3_000).error_code == 0
     groups.load()
@@ -235,7 +235,7 @@ def group_of(groups: Groups) -> ShareGroup:
     return share_group(groups.coordinator, "g")
 
 
-def test_a_deleted_group_is_gone_after_a_restart_too() -> None:
+def test_a_deleted_group_stays_deleted_after_a_restart() -> None:
     groups = Groups(a=3)
     groups.beat("one", 0, ["a"])
     groups.beat("one", -1)
@@ -244,7 +244,7 @@ def test_a_deleted_group_is_gone_after_a_restart_too() -> None:
     assert not groups.load().shards[0].groups
 
 
-def test_what_cannot_be_stored_never_was() -> None:
+def test_an_unstored_change_has_no_effect() -> None:
     groups = Groups(a=2)
     refused = groups.beat("one", 0, ["a"], works=False)
     assert refused.error_code == ErrorCode.NOT_COORDINATOR
@@ -279,24 +279,29 @@ MEMBERS = st.dictionaries(
 def test_assignments_are_complete_and_stay(
     members: dict[str, frozenset[bytes]], first: int, second: int, more: dict[str, frozenset[bytes]]
 ) -> None:
-    partitions = [(A, each) for each in range(first)] + [(B, each) for each in range(second)]
-    before = assign(members, partitions, {})
-    assert assign(members, partitions, before) == before
+    partitions = [(A, index) for index in range(first)] + [(B, index) for index in range(second)]
+    before = SimpleAssignor(members, partitions, {}).assign()
+    assert SimpleAssignor(members, partitions, before).assign() == before
     everybody = {**members, **more}
-    target = assign(everybody, partitions, before)
-    read = {(topic, index) for each in target.values() for topic in each for index in each[topic]}
+    target = SimpleAssignor(everybody, partitions, before).assign()
+    read = {
+        (topic, index)
+        for assigned in target.values()
+        for topic in assigned
+        for index in assigned[topic]
+    }
     wanted = frozenset().union(*everybody.values())
-    assert read == {each for each in partitions if each[0] in wanted}
+    assert read == {partition for partition in partitions if partition[0] in wanted}
     for member_id, topics in everybody.items():
         assert topics.issuperset(target[member_id])
         assert target[member_id] or not any(topic in topics for topic, _ in partitions)
     if len(set(everybody.values())) == 1 and read:
-        sizes = [sum(map(len, each.values())) for each in target.values()]
+        sizes = [sum(map(len, assigned.values())) for assigned in target.values()]
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_an_answer_that_was_lost_is_given_again() -> None:
-    """The member still is at the epoch before, so it never heard of its new partitions."""
+def test_a_lost_answer_is_repeated() -> None:
+    """The member is at the previous epoch, so it never got its new partitions."""
     groups = Groups(a=1)
     joined = groups.beat("m", 0, ["a"])
     groups.see(a=3)
@@ -309,7 +314,7 @@ def test_an_answer_that_was_lost_is_given_again() -> None:
     assert groups.beat("m", again.member_epoch).assignment is None
 
 
-def test_a_heartbeat_in_which_nothing_is_new_does_not_ask_what_others_want(
+def test_an_unchanged_heartbeat_does_not_recompute_subscriptions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     groups = Groups(a=2, b=3)

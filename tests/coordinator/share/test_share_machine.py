@@ -1,8 +1,8 @@
-"""Share-partitions under everything that can happen at once, members, time, and restarts.
+"""Share-partitions under random orders of requests, time, and restarts.
 
-Whatever comes, a record is never with two members nor before its time, one that was accepted never
-comes back, and in the end each was accepted, or given out as often as the limit says. Where the
-group has a dead letter queue, each that was rejected or given up is there.
+A record is never with two members, and never early; an accepted one never returns, and in the end
+each was accepted, or delivered up to the limit. If the group has a dead letter queue, it contains
+each record that was rejected or given up.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.coordinator.share.partition import (
-    Acknowledged,
-    Change,
+    AcquireLimits,
+    BatchSpan,
     DeadRecords,
-    Limits,
+    ShareAcknowledgementBatch,
     SharePartition,
-    Span,
-    Wanted,
+    SharePartitionLimits,
+    StateTransition,
 )
-from ottla.coordinator.share.persister import ShareStates, StateWrite
-from ottla.coordinator.share.records import StateKey
-from ottla.coordinator.share.states import Acknowledgement
-from ottla.errors import KafkaError
+from ottla.coordinator.share.record_state import AcknowledgeType
+from ottla.coordinator.share.shard import ShareCoordinatorShard, SharePartitionWrite
+from ottla.coordinator.share.state_records import SharePartitionKey
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.record import Record
 
-KEY = StateKey("g", b"t" * 16, 0)
+KEY = SharePartitionKey("g", b"t" * 16, 0)
 LOCK_MS = 1_000
 MEMBERS = st.sampled_from(["a", "b", "c"])
 
 
 class ShareMachine(RuleBasedStateMachine):
-    """A log, the group's share-partition, and the topic which keeps its state."""
+    """A log, the group's share-partition, and the topic of its state."""
 
     @initialize(
         delivery_max=st.integers(2, 6), in_flight_max=st.integers(5, 40),
@@ -40,21 +41,23 @@ class ShareMachine(RuleBasedStateMachine):
     def begin(
         self, delivery_max: int, in_flight_max: int, dead_letters: bool, delayed_max: int
     ) -> None:
-        self.limits = Limits(LOCK_MS, delivery_max, in_flight_max, dead_letters, delayed_max)
-        self.due_ms: dict[int, int] = {}  # when delayed records may be given out
-        self.dead: list[DeadRecords] = []  # on their way to the queue
+        self.limits = SharePartitionLimits(
+            LOCK_MS, delivery_max, in_flight_max, dead_letters, delayed_max
+        )
+        self.due_ms: dict[int, int] = {}  # when delayed records become due
+        self.dead: list[DeadRecords] = []  # dead letters in flight
         self.letters: set[int] = set()  # in the queue
-        self.gone: set[int] = set()  # said to be no records at all
+        self.gone: set[int] = set()  # acknowledged as gaps
         self.now_ms = 0
-        self.batches: list[Span] = []
+        self.batches: list[BatchSpan] = []
         self.stored: list[tuple[bytes, bytes | None]] = []
-        self.states = ShareStates(updates_per_snapshot=3)
-        made = self.states.initialize(KEY, state_epoch=0, start_offset=0, now_ms=0)
-        assert made.record is not None
-        self.stored.append(made.record)
-        self.states.appended(KEY, made.record, 0)
+        self.states = ShareCoordinatorShard(0, updates_per_snapshot=3)
+        event = self.states.new_event(0)
+        self.states.initialize(KEY, state_epoch=0, start_offset=0, event=event)
+        self.stored += event.result.records
+        self.states.appended(event.result.records, 0)
         self.partition = SharePartition(0, limits=self.limits)
-        self.holders: dict[int, tuple[str, int]] = {}  # offset: who, until when
+        self.holders: dict[int, tuple[str, int]] = {}  # offset: member, end of its lock
         self.accepted: set[int] = set()
         self.rejected: set[int] = set()
         self.deliveries: dict[int, int] = {}
@@ -64,7 +67,7 @@ class ShareMachine(RuleBasedStateMachine):
     def end(self) -> int:
         return self.batches[-1].last + 1 if self.batches else 0
 
-    # -- what happens
+    # -- events
 
     @rule(
         size=st.integers(1, 6), gap=st.integers(0, 2),
@@ -72,13 +75,13 @@ class ShareMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def produce(self, size: int, gap: int, delays: dict[int, int]) -> None:
         first = self.end + gap
-        self.batches.append(Span(first, first + size - 1))
+        self.batches.append(BatchSpan(first, first + size - 1))
         for index, ms in delays.items():
             if index < size:
                 self.due_ms[first + index] = self.now_ms + ms
 
-    def delays(self, span: Span) -> list[tuple[int, int]]:
-        return [each for each in self.due_ms.items() if span.first <= each[0] <= span.last]
+    def delays(self, span: BatchSpan) -> list[tuple[int, int]]:
+        return [due for due in self.due_ms.items() if span.first <= due[0] <= span.last]
 
     @rule(
         member=MEMBERS, most=st.integers(1, 12), size=st.integers(1, 8), strict=st.booleans(),
@@ -89,7 +92,7 @@ class ShareMachine(RuleBasedStateMachine):
         if offset is None:
             return
         spans = [span for span in self.batches if span.last >= offset][:batches]
-        wanted = Wanted(most, size, strict)
+        wanted = AcquireLimits(most, size, strict)
         acquired = self.partition.acquire(
             member,
             spans,
@@ -98,58 +101,58 @@ class ShareMachine(RuleBasedStateMachine):
             now_ms=self.now_ms,
             delays=self.delays,
         )
-        given = [each for run in acquired for each in range(run.first, run.last + 1)]
+        given = [number for run in acquired for number in range(run.first, run.last + 1)]
         assert len(set(given)) == len(given)
         assert not strict or len(given) <= most
-        for each in given:
-            assert each not in self.accepted | self.rejected
-            assert self.due_ms.get(each, 0) <= self.now_ms, f"{each} comes too early"
-            held = self.holders.get(each)
-            assert held is None, f"{each} is with {held}"
-            self.holders[each] = (member, self.now_ms + LOCK_MS)
-            self.deliveries[each] = self.deliveries.get(each, 0) + 1
+        for number in given:
+            assert number not in self.accepted | self.rejected
+            assert self.due_ms.get(number, 0) <= self.now_ms, f"{number} was delivered too early"
+            held = self.holders.get(number)
+            assert held is None, f"{number} is with {held}"
+            self.holders[number] = (member, self.now_ms + LOCK_MS)
+            self.deliveries[number] = self.deliveries.get(number, 0) + 1
         for run in acquired:
             assert run.delivery_count <= self.limits.delivery_count_max
 
     @rule(
         member=MEMBERS,
-        kind=st.sampled_from(list(Acknowledgement)),
+        kind=st.sampled_from(list(AcknowledgeType)),
         skip=st.integers(0, 5),
         count=st.integers(1, 8),
         works=st.booleans() | st.just(True),
     )
     def acknowledge(
-        self, member: str, kind: Acknowledgement, skip: int, count: int, works: bool
+        self, member: str, kind: AcknowledgeType, skip: int, count: int, works: bool
     ) -> None:
-        mine = sorted(each for each, (who, _) in self.holders.items() if who == member)
+        mine = sorted(offset for offset, (who, _) in self.holders.items() if who == member)
         mine = mine[skip : skip + count]
         if not mine:
             return
-        said = [Acknowledged(each, each, [kind]) for each in mine]
+        said = [ShareAcknowledgementBatch(offset, offset, [kind]) for offset in mine]
         change = self.partition.acknowledge(member, said, self.now_ms)
-        if kind is Acknowledgement.RENEW:
+        if kind is AcknowledgeType.RENEW:
             self.partition.commit(change)
-            for each in mine:
-                self.holders[each] = (member, self.now_ms + LOCK_MS)
+            for offset in mine:
+                self.holders[offset] = (member, self.now_ms + LOCK_MS)
             return
         if not self._store(change, works):
             return
-        for each in mine:
-            del self.holders[each]
-        if kind is Acknowledgement.ACCEPT:
+        for offset in mine:
+            del self.holders[offset]
+        if kind is AcknowledgeType.ACCEPT:
             self.accepted.update(mine)
-        elif kind is not Acknowledgement.RELEASE:
+        elif kind is not AcknowledgeType.RELEASE:
             self.rejected.update(mine)
-            if kind is Acknowledgement.GAP:
+            if kind is AcknowledgeType.GAP:
                 self.gone.update(mine)
 
     @rule(
         member=MEMBERS, size=st.integers(1, 4), delays=st.dictionaries(
             st.integers(0, 3), st.integers(0, 2 * LOCK_MS), max_size=2
-        ), kind=st.sampled_from(list(Acknowledgement)),
+        ), kind=st.sampled_from(list(AcknowledgeType)),
     )  # fmt: skip
-    def work(self, member: str, size: int, delays: dict[int, int], kind: Acknowledgement) -> None:
-        """What members do most of the time."""
+    def work(self, member: str, size: int, delays: dict[int, int], kind: AcknowledgeType) -> None:
+        """Fetches and accepts, the usual case."""
         self.produce(size, 0, delays)
         self.fetch(member, 12, 8, False, 4)
         self.acknowledge(member, kind, 0, 8, True)
@@ -157,25 +160,27 @@ class ShareMachine(RuleBasedStateMachine):
     @rule(member=MEMBERS, first=st.integers(0, 60), size=st.integers(0, 5))
     def acknowledge_what_is_not_ours(self, member: str, first: int, size: int) -> None:
         wanted = range(first, first + size + 1)
-        if all(self.holders.get(each, ("", 0))[0] == member for each in wanted):
+        if all(self.holders.get(offset, ("", 0))[0] == member for offset in wanted):
             return
-        if any(each < self.partition.start_offset for each in wanted):
+        if any(offset < self.partition.start_offset for offset in wanted):
             return
         before = repr(self.partition)
         try:
             self.partition.acknowledge(
-                member, [Acknowledged(first, first + size, [Acknowledgement.ACCEPT])], self.now_ms
+                member,
+                [ShareAcknowledgementBatch(first, first + size, [AcknowledgeType.ACCEPT])],
+                self.now_ms,
             )
         except KafkaError:
-            assert len(repr(self.partition)) <= len(before)  # joined, perhaps, but nothing else
+            assert len(repr(self.partition)) <= len(before)  # at most merged
         else:
             raise AssertionError("somebody else's records were acknowledged")
 
     @rule(member=MEMBERS)
     def close_session(self, member: str) -> None:
         self._store(self.partition.release(member), True)
-        for each in [each for each, (who, _) in self.holders.items() if who == member]:
-            del self.holders[each]
+        for offset in [offset for offset, (who, _) in self.holders.items() if who == member]:
+            del self.holders[offset]
 
     @rule(ms=st.sampled_from([1, LOCK_MS // 2, LOCK_MS]))
     def pass_time(self, ms: int) -> None:
@@ -185,8 +190,10 @@ class ShareMachine(RuleBasedStateMachine):
         assert earliest is None or (due_ms is not None and due_ms <= earliest)
         if due_ms is not None and due_ms <= self.now_ms:
             self._store(self.partition.expire(self.now_ms), True)
-            for each in [each for each, (_, until) in self.holders.items() if until <= self.now_ms]:
-                del self.holders[each]
+            for offset in [
+                offset for offset, (_, until) in self.holders.items() if until <= self.now_ms
+            ]:
+                del self.holders[offset]
 
     @rule(works=st.booleans())
     def send_dead_letters(self, works: bool) -> None:
@@ -199,9 +206,10 @@ class ShareMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.states = ShareStates(updates_per_snapshot=3)
-        for offset, (key, value) in enumerate(self.stored):
-            self.states.load(key, value, offset)
+        self.states = ShareCoordinatorShard(0, updates_per_snapshot=3)
+        self.states.load(
+            Record(offset, key=key, value=value) for offset, (key, value) in enumerate(self.stored)
+        )
         state = self.states.state(KEY)
         self.partition = SharePartition(
             max(state.start_offset, 0), batches=state.batches, limits=self.limits
@@ -210,21 +218,22 @@ class ShareMachine(RuleBasedStateMachine):
         self.holders.clear()
         self.dead = self.partition.unfinished()
 
-    def _store(self, change: Change, works: bool) -> bool:
+    def _store(self, change: StateTransition, works: bool) -> bool:
         if not change.batches:
             self.partition.commit(change)
             return True
-        write = StateWrite(
+        write = SharePartitionWrite(
             0, 0, change.start_offset, change.delivery_complete_count, tuple(change.batches)
         )
-        stored = self.states.write(KEY, write, self.now_ms)
-        assert stored.record is not None
+        event = self.states.new_event(self.now_ms)
+        self.states.write(KEY, write, event)
+        assert event.result.records
         if not works:
-            stored.undo()
+            self.states.failed(event.result, ErrorCode.KAFKA_STORAGE_ERROR, now_ms=self.now_ms)
             self.partition.rollback(change)
             return False
-        self.stored.append(stored.record)
-        self.states.appended(KEY, stored.record, len(self.stored) - 1)
+        self.states.appended(event.result.records, len(self.stored))
+        self.stored += event.result.records
         self.partition.commit(change)
         assert self.partition.start_offset == change.start_offset
         self.low_start = change.start_offset
@@ -232,19 +241,19 @@ class ShareMachine(RuleBasedStateMachine):
         assert self.limits.dead_letters or not self.dead
         return True
 
-    # -- what always holds
+    # -- invariants
 
     @invariant()
     def the_start_is_behind_everything_that_is_not_done(self) -> None:
         if not hasattr(self, "partition"):
             return
-        for each in self.holders:
-            assert self.partition.start_offset <= each < self.partition.end_offset
+        for offset in self.holders:
+            assert self.partition.start_offset <= offset < self.partition.end_offset
 
     @invariant()
     def what_is_counted_along_is_what_there_is(self) -> None:
         if hasattr(self, "partition"):
-            runs = list(self.partition._runs)
+            runs = list(self.partition._batches)
             final = sum(len(run) for run in runs if run.is_final)
             assert self.partition._final_count == final
             assert self.partition.delayed_count == sum(len(run) for run in runs if run.delayed)
@@ -258,7 +267,7 @@ class ShareMachine(RuleBasedStateMachine):
             assert _offsets(self.dead) == _offsets(self.partition.unfinished())
 
     def teardown(self) -> None:
-        """In the end one member takes everything that is left; nothing was lost."""
+        """In the end one member accepts everything left; nothing was lost."""
         if not hasattr(self, "partition"):
             return
         self.restart()
@@ -271,22 +280,25 @@ class ShareMachine(RuleBasedStateMachine):
             mine = sorted(self.holders)
             if not mine:
                 break
-            said = [Acknowledged(each, each, [Acknowledgement.ACCEPT]) for each in mine]
+            said = [
+                ShareAcknowledgementBatch(offset, offset, [AcknowledgeType.ACCEPT])
+                for offset in mine
+            ]
             assert self._store(self.partition.acknowledge("z", said, self.now_ms), True)
             self.accepted.update(mine)
             self.holders.clear()
         assert self.partition.start_offset == self.partition.end_offset == self.end
         limit = self.limits.delivery_count_max
         for span in self.batches:
-            for each in range(span.first, span.last + 1):
-                done = each in self.accepted or each in self.rejected
-                assert done or self.deliveries.get(each, 0) >= limit, f"{each} was lost"
-                buried = each in self.letters or each in self.accepted or each in self.gone
-                assert buried or not self.limits.dead_letters, f"{each} is no dead letter"
+            for offset in range(span.first, span.last + 1):
+                done = offset in self.accepted or offset in self.rejected
+                assert done or self.deliveries.get(offset, 0) >= limit, f"{offset} was lost"
+                buried = offset in self.letters or offset in self.accepted or offset in self.gone
+                assert buried or not self.limits.dead_letters, f"{offset} is no dead letter"
 
 
 def _offsets(dead: list[DeadRecords]) -> set[int]:
-    return {each for letter in dead for each in range(letter.first, letter.last + 1)}
+    return {offset for letter in dead for offset in range(letter.first, letter.last + 1)}
 
 
 TestShareMachine = ShareMachine.TestCase

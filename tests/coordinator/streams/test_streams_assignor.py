@@ -1,4 +1,4 @@
-"""The sticky assignor: whatever comes and goes, loads are even and few tasks move."""
+"""The sticky assignor: after any change, loads are even and few tasks move."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ def places(tasks: TaskSet, role: TaskRole) -> set[tuple[str, int]]:
 
 
 def check(target: dict[str, TaskSet], processes: dict[str, str], standby_count: int) -> None:
-    """Every task is active once; standbys lie where the task is not; shares are even."""
+    """Every task is active once; standbys are in other processes; shares are even."""
     active = Counter(place for tasks in target.values() for place in places(tasks, TaskRole.ACTIVE))
-    wanted = {(each.subtopology_id, i) for each in SUBTOPOLOGIES for i in range(each.task_count)}
+    wanted = {
+        (subtopology.subtopology_id, i)
+        for subtopology in SUBTOPOLOGIES
+        for i in range(subtopology.task_count)
+    }
     assert set(active) == wanted
     assert set(active.values()) == {1}
     by_process = Counter(
@@ -47,7 +51,7 @@ def check(target: dict[str, TaskSet], processes: dict[str, str], standby_count: 
 
 
 @pytest.mark.parametrize("standby_count", [0, 1, 2])
-def test_members_come_and_go(standby_count: int) -> None:
+def test_assignments_follow_members_that_join_and_leave(standby_count: int) -> None:
     dice = random.Random(standby_count)
     processes: dict[str, str] = {"m0": "p0"}
     target: dict[str, TaskSet] = {}
@@ -67,7 +71,7 @@ def test_nothing_moves_without_need() -> None:
     assert assign_tasks(members(processes, first), SUBTOPOLOGIES, 1) == first
 
 
-def test_who_has_the_state_takes_over() -> None:
+def test_a_member_with_the_state_takes_over() -> None:
     processes = {"a": "one", "b": "two", "c": "three"}
     stateful = [SubtopologyTasks("1", 6, True)]
     first = assign_tasks(members(processes, {}), stateful, 1)
@@ -98,7 +102,7 @@ def test_each_subtopology_is_spread() -> None:
     assert places(target["a"], TaskRole.ACTIVE) == {("0", 0), ("0", 2), ("1", 0), ("1", 2)}
 
 
-def test_standbys_that_have_no_place_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_standbys_without_a_process_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     target = assign_tasks(members({"a": "one"}, {}), SUBTOPOLOGIES, 1)
     assert not places(target["a"], TaskRole.STANDBY)
     (record,) = caplog.records

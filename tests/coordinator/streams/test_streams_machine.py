@@ -1,7 +1,7 @@
-"""Streams groups by chance: members come, die, lose answers; the broker restarts, disks refuse.
+"""Streams groups at random: members join, die, lose responses; the broker restarts, appends fail.
 
-Whatever happens, no task is active in two living members, no process has a task twice, and when all
-is quiet every task runs and a shard that is loaded from the records is the same.
+No task is ever active in two live members, and no process has a task twice. When all is quiet,
+every task runs, and a shard loaded from the records is equal.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ottla.coordinator.group import GroupConfig
-from ottla.coordinator.kinds import Topics, TopicView
-from ottla.coordinator.outcome import Outcome
-from ottla.coordinator.shard import GroupShard
-from ottla.coordinator.streams.config import StreamsConfig, StreamsGroupConfig
+from ottla.coordinator.classic.group import GroupCoordinatorConfig
+from ottla.coordinator.group_shard import GroupCoordinatorShard
+from ottla.coordinator.group_type import TopicMetadata, TopicsImage
+from ottla.coordinator.result import CoordinatorResult
+from ottla.coordinator.streams.config import StreamsGroupConfig, StreamsGroupConfigs
 from ottla.coordinator.streams.group import StreamsGroup
-from ottla.coordinator.streams.heartbeat import StreamsBeat, streams_heartbeat
-from ottla.coordinator.streams.member import StreamsMember
+from ottla.coordinator.streams.heartbeat import StreamsHeartbeat, streams_heartbeat
+from ottla.coordinator.streams.member import StreamsGroupMember
 from ottla.coordinator.streams.tasks import TaskRole
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
@@ -36,22 +36,25 @@ TASKS = {("0", index) for index in range(3)} | {("1", index) for index in range(
 TOPOLOGY = Topology(
     0, [Subtopology("0", ["t"]), Subtopology("1", ["u"], state_changelog_topics=[TopicInfo("c")])]
 )
-TOPICS = Topics(
-    {name: TopicView(name.encode() * 16, count) for name, count in (("t", 3), ("u", 4), ("c", 4))}
+TOPICS = TopicsImage(
+    {
+        name: TopicMetadata(name.encode() * 16, count)
+        for name, count in (("t", 3), ("u", 4), ("c", 4))
+    }
 )
 SESSION_MS = 6_000
-Place = tuple[str, int]
+TopicPartitionKey = tuple[str, int]
 
 
 @dataclass
 class Thread:
-    """One member as it sees itself; it gives up a task when it is told to, and says so then."""
+    """One member as it sees itself; it revokes a task when it has to, and then reports that."""
 
     member_id: str
     process_id: str
     epoch: int = 0
-    active: set[Place] = field(default_factory=set)
-    standby: set[Place] = field(default_factory=set)
+    active: set[TopicPartitionKey] = field(default_factory=set)
+    standby: set[TopicPartitionKey] = field(default_factory=set)
     heard_ms: int = 0
 
     def request(self) -> StreamsGroupHeartbeatRequest:
@@ -76,11 +79,11 @@ class Thread:
             self.standby = places(answer.standby_tasks or [])
 
 
-def ids(tasks: set[Place]) -> list[TaskIds]:
+def ids(tasks: set[TopicPartitionKey]) -> list[TaskIds]:
     return [TaskIds(name, [index]) for name, index in sorted(tasks)]
 
 
-def places(tasks: list[TaskIds]) -> set[Place]:
+def places(tasks: list[TaskIds]) -> set[TopicPartitionKey]:
     return {(task.subtopology_id, index) for task in tasks for index in task.partitions}
 
 
@@ -96,18 +99,20 @@ class World:
             num_standby_replicas=seed % 3,
             initial_rebalance_delay_ms=seed % 2 * 1_000,
         )
-        self.config = replace(GroupConfig(), streams=StreamsConfig(settings))
+        self.config = replace(GroupCoordinatorConfig(), streams=StreamsGroupConfigs(settings))
         self.shard = self.loaded()
 
-    def loaded(self) -> GroupShard:
-        shard = GroupShard(0, config=self.config, uuid=lambda: "")
+    def loaded(self) -> GroupCoordinatorShard:
+        shard = GroupCoordinatorShard(0, config=self.config, uuid=lambda: "")
         shard.topics = TOPICS
         shard.load(self.records)
         self.shard = shard
         self.carry_out(shard.loaded(self.now_ms), fails=False)
         return shard
 
-    def carry_out(self, outcome: Outcome, *, fails: bool) -> StreamsGroupHeartbeatResponse | None:
+    def carry_out(
+        self, outcome: CoordinatorResult, *, fails: bool
+    ) -> StreamsGroupHeartbeatResponse | None:
         replies = outcome.replies
         if outcome.records and fails:
             replies = self.shard.failed(outcome, ErrorCode.NOT_ENOUGH_REPLICAS, now_ms=self.now_ms)
@@ -119,17 +124,19 @@ class World:
         return None
 
     def beat(self, thread: Thread, *, loses: bool = False, fails: bool = False) -> None:
-        turn = self.shard.turn(self.now_ms)
-        beat = StreamsBeat(thread.request(), "c", "/h", {})
-        turn.reply("token", streams_heartbeat(beat, turn))
-        answer = self.carry_out(turn.outcome, fails=fails)
+        event = self.shard.new_event(self.now_ms)
+        beat = StreamsHeartbeat(thread.request(), "c", "/h", {})
+        event.reply("token", streams_heartbeat(beat, event))
+        answer = self.carry_out(event.result, fails=fails)
         assert answer is not None
         if not loses:
             thread.hear(answer, self.now_ms)
 
     def join(self) -> None:
         self.count += 1
-        process = self.dice.choice([f"p{self.count}", *(each.process_id for each in self.threads)])
+        process = self.dice.choice(
+            [f"p{self.count}", *(thread.process_id for thread in self.threads)]
+        )
         self.threads.append(Thread(f"m{self.count}", process))
 
     def step(self) -> None:
@@ -137,7 +144,7 @@ class World:
         if chance < 0.12 and len(self.threads) < 5:
             self.join()
         elif chance < 0.17 and self.threads:
-            self.threads.remove(self.dice.choice(self.threads))  # killed: nobody is told
+            self.threads.remove(self.dice.choice(self.threads))  # killed, without leaving
         elif chance < 0.20:
             self.loaded()
         elif self.threads:
@@ -147,7 +154,7 @@ class World:
         self.check()
 
     def pass_time(self, passed_ms: int) -> None:
-        """Who is silent for a session is fenced, by the coordinator and by itself."""
+        """A member that is silent for a session is fenced, by the coordinator and by itself."""
         self.now_ms += passed_ms
         for thread in self.threads:
             if self.now_ms - thread.heard_ms > SESSION_MS // 2:
@@ -172,8 +179,8 @@ class World:
             self.check()
 
 
-def stored(group: StreamsGroup) -> list[StreamsMember]:
-    """As the records have them: without the epochs of tasks that commit nothing."""
+def stored(group: StreamsGroup) -> list[StreamsGroupMember]:
+    """As in the records: without the epochs of tasks that commit nothing."""
     return [
         member._replace(
             assigned={

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 
 from ottla.rows import types as t
 from ottla.rows.formats.arrow import arrow_array, python_values
-from ottla.rows.formats.avro.reading import Mismatch, PayloadReader
-from ottla.rows.formats.avro.types import Recursive, avro_schema, sql_fields
-from ottla.rows.formats.avro.writing import PayloadWriter
-from ottla.rows.types import Field
+from ottla.rows.formats.avro.payload_reader import PayloadReader, TypeMismatchError
+from ottla.rows.formats.avro.payload_writer import PayloadWriter
+from ottla.rows.formats.avro.types import RecursiveSchemaError, avro_schema, sql_fields
+from ottla.rows.types import SqlField
 from ottla.schemas.avro.schema import AvroSchema
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 MILLIS = st.datetimes(dt.datetime(1900, 1, 2), dt.datetime(2200, 12, 30)).map(
-    lambda each: each.replace(microsecond=each.microsecond // 1000 * 1000, tzinfo=dt.UTC)
+    lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000, tzinfo=dt.UTC)
 )
 COLUMNS: dict[str, tuple[t.SqlType, st.SearchStrategy[Any]]] = {
     "B": (t.BOOLEAN, st.booleans()),
@@ -59,7 +59,7 @@ COLUMNS: dict[str, tuple[t.SqlType, st.SearchStrategy[Any]]] = {
         ),
     ),
 }
-FIELDS = [Field(name, type_) for name, (type_, _) in COLUMNS.items()]
+FIELDS = [SqlField(name, type_) for name, (type_, _) in COLUMNS.items()]
 ROWS = st.lists(
     st.fixed_dictionaries({name: st.none() | values for name, (_, values) in COLUMNS.items()}),
     max_size=4,
@@ -77,16 +77,16 @@ def written(schema: Any, value: Any) -> bytes:
 
 
 def read(
-    schema: Any, fields: list[Field], payloads: list[bytes], *, wrapped: bool = True
+    schema: Any, fields: list[SqlField], payloads: list[bytes], *, wrapped: bool = True
 ) -> tuple[list[list[Any]], dict[int, str]]:
-    """Payloads lie one behind the other, with something between them, as in a batch."""
+    """Payloads follow each other, with other bytes between them, as in a batch."""
     data, places = b"", []
     for payload in payloads:
         data += b"\0\0\0\0\7"
         places += [len(data), len(data) + len(payload)]
         data += payload
     reader = PayloadReader(node_of(schema), fields, wrapped=wrapped)
-    for _ in range(2):  # the second batch knows nothing of the first
+    for _ in range(2):  # the second batch is independent of the first
         arrays, problems = reader.read(data, np.array(places, np.int32).tobytes(), len(payloads))
     for array in arrays:
         array.validate(full=True)
@@ -108,7 +108,7 @@ def entries(row: Any) -> Any:
 
 @settings(max_examples=15, deadline=None)
 @given(ROWS)
-def test_columns_are_what_fastavro_wrote(rows: list[dict[str, Any]]) -> None:
+def test_columns_equal_what_fastavro_wrote(rows: list[dict[str, Any]]) -> None:
     schema = avro_schema(FIELDS, wrapped=True)
     columns, problems = read(schema, FIELDS, [written(schema, entries(row)) for row in rows])
     assert not problems
@@ -121,7 +121,7 @@ def test_fastavro_reads_what_is_written(rows: list[dict[str, Any]]) -> None:
     schema = avro_schema(FIELDS, wrapped=True)
     writer = PayloadWriter(node_of(schema), FIELDS, wrapped=True, prefix=b"!")
     columns = [arrow_array([row[f.name] for row in rows], f.type) for f in FIELDS]
-    # A slice of a longer batch is what Spark gives at times.
+    # Spark sometimes passes a slice of a longer batch.
     padded = [pa.concat_arrays([array[:0], array]).slice(0) for array in columns]
     payloads = writer.write(padded, len(rows)).to_pylist()
     parsed = fastavro.parse_schema(schema)
@@ -134,7 +134,7 @@ def test_fastavro_reads_what_is_written(rows: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(ROWS.filter(len), st.data())
-def test_a_broken_payload_spoils_no_other(rows: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_a_broken_payload_affects_no_other(rows: list[dict[str, Any]], data: st.DataObject) -> None:
     schema = avro_schema(FIELDS, wrapped=True)
     payloads = [written(schema, entries(row)) for row in rows]
     broken = data.draw(st.integers(0, len(rows) - 1))
@@ -183,17 +183,17 @@ VALUE: dict[str, Any] = {
 }
 
 
-def test_a_writer_that_differs_from_the_columns() -> None:
+def test_a_writer_schema_may_differ_from_the_columns() -> None:
     fields = [
-        Field("LAST", t.STRING),
-        Field("ID", t.BIGINT),
-        Field("PRICE", t.DOUBLE),
-        Field("COLOUR", t.STRING),
-        Field("HASH", t.BYTES),
-        Field("TAGS", t.map_of(t.STRING, t.STRING)),
-        Field("EITHER", t.struct(("STRING", t.STRING), ("INT", t.INTEGER))),
-        Field("ONE", t.STRING),
-        Field("MISSING", t.array(t.DATE)),
+        SqlField("LAST", t.STRING),
+        SqlField("ID", t.BIGINT),
+        SqlField("PRICE", t.DOUBLE),
+        SqlField("COLOUR", t.STRING),
+        SqlField("HASH", t.BYTES),
+        SqlField("TAGS", t.map_of(t.STRING, t.STRING)),
+        SqlField("EITHER", t.struct(("STRING", t.STRING), ("INT", t.INTEGER))),
+        SqlField("ONE", t.STRING),
+        SqlField("MISSING", t.array(t.DATE)),
     ]
     rows = [VALUE, {**VALUE, "next": VALUE, "either": 3, "last": "z"}, {**VALUE, "either": None}]
     columns, problems = read(WRITER, fields, [written(WRITER, row) for row in rows])
@@ -220,11 +220,11 @@ def test_an_exact_name_wins_over_another_case() -> None:
         "name": "R",
         "fields": [{"name": "id", "type": "int"}, {"name": "ID", "type": "int"}],
     }
-    columns, _ = read(schema, [Field("ID", t.INTEGER)], [written(schema, {"id": 1, "ID": 2})])
+    columns, _ = read(schema, [SqlField("ID", t.INTEGER)], [written(schema, {"id": 1, "ID": 2})])
     assert columns == [[2]]
 
 
-def test_blocks_that_say_their_size() -> None:
+def test_blocks_with_their_size_are_read() -> None:
     schema = {
         "type": "record",
         "name": "R",
@@ -234,7 +234,7 @@ def test_blocks_that_say_their_size() -> None:
         ],
     }
     block = b"\x03\x04\x02\x04\x00"  # -2 items in 2 bytes: 1, 2
-    columns, problems = read(schema, [Field("KEPT", t.array(t.BIGINT))], [block + block])
+    columns, problems = read(schema, [SqlField("KEPT", t.array(t.BIGINT))], [block + block])
     assert (columns, problems) == ([[[1, 2]]], {})
 
 
@@ -243,16 +243,16 @@ def test_blocks_that_say_their_size() -> None:
     [
         ("int", b"\x80\x80\x80\x80\x80\x01", "is not between"),
         ("long", b"\xff" * 10 + b"\x01", "more than 64 bits"),
-        ("boolean", b"\x02", "is no boolean"),
+        ("boolean", b"\x02", "is not a boolean"),
         ({"type": "array", "items": "long"}, b"\xfe\xff\xff\xff\x0f\0", "items in"),
         (["null", "long"], b"\x08", "no branch number 4"),
-        ("string", b"\x09abc", "end behind the record"),
+        ("string", b"\x09abc", "ends after the record"),
         ("string", b"\x02\xff", "can't decode"),
         ("long", b"\x02\x02", "left over"),
         ("double", b"\0\0", "end too early"),
     ],
 )
-def test_malformed(schema: Any, payload: bytes, cause: str) -> None:
+def test_malformed_avro_is_refused(schema: Any, payload: bytes, cause: str) -> None:
     kinds = {"int": t.INTEGER, "boolean": t.BOOLEAN, "string": t.STRING, "double": t.DOUBLE}
     type_ = kinds.get(str(schema), t.BIGINT)
     if isinstance(schema, dict):
@@ -260,7 +260,7 @@ def test_malformed(schema: Any, payload: bytes, cause: str) -> None:
     good = {"boolean": b"\1", "string": b"\2a", "double": struct.pack("<d", 1)}
     other = good.get(str(schema), b"\2\2\0" if isinstance(schema, dict) else b"\2")
     other = b"\2\2" if isinstance(schema, list) else other
-    columns, problems = read(schema, [Field("V", type_)], [other, payload, other], wrapped=False)
+    columns, problems = read(schema, [SqlField("V", type_)], [other, payload, other], wrapped=False)
     assert set(problems) == {1}
     assert cause in problems[1]
     assert columns[0][0] == columns[0][2] is not None
@@ -270,7 +270,7 @@ def test_items_that_take_no_bytes_are_bounded_by_the_record_and_not_by_the_block
     nothing = {"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}
     lists = {"type": "array", "items": {"type": "array", "items": nothing}}
     schema = {"type": "record", "name": "R", "fields": [{"name": "kept", "type": lists}]}
-    fields = [Field("KEPT", t.array(t.array(t.struct(("A", t.INTEGER)))))]
+    fields = [SqlField("KEPT", t.array(t.array(t.struct(("A", t.INTEGER)))))]
     few = b"\2" + b"\xd0\x0f\0" + b"\0"  # 1,000 items
     many = b"\x04" + b"\xd0\x0f\0" * 2 + b"\0"
     blocks = b"\xd0\x0f" * 50_000  # each is less than the record has bytes
@@ -278,41 +278,43 @@ def test_items_that_take_no_bytes_are_bounded_by_the_record_and_not_by_the_block
     columns, problems = read(schema, fields, [few, many, few, b"\2" + blocks + b"\0\0", huge, few])
     assert set(problems) == {1, 3, 4}
     assert "1000 items in" in problems[1]
-    assert [None if each is None else len(each[0]) for each in columns[0]] == [
+    assert [None if column is None else len(column[0]) for column in columns[0]] == [
         *(1000, None, 1000, None, None, 1000)
     ]
-    # What no column wants is not looked at, item by item.
+    # Items without a column are skipped, not decoded.
     wide = {**schema, "fields": [*schema["fields"], {"name": "v", "type": "int"}]}
-    columns, problems = read(wide, [Field("V", t.INTEGER)], [huge + b"\2", many + b"\4"])
+    columns, problems = read(wide, [SqlField("V", t.INTEGER)], [huge + b"\2", many + b"\4"])
     assert (columns, problems) == ([[1, 2]], {})
 
 
-def test_records_within_themselves_end_somewhere() -> None:
+def test_recursive_records_have_a_depth_limit() -> None:
     schema = {
         "type": "record",
         "name": "R",
         "fields": [{"name": "next", "type": ["null", "R"]}, {"name": "v", "type": "int"}],
     }
     deep = b"\2" * 100_000 + b"\0" + b"\2" * 100_001
-    _, problems = read(schema, [Field("V", t.INTEGER)], [deep])
+    _, problems = read(schema, [SqlField("V", t.INTEGER)], [deep])
     assert "nested more than 200 deep" in problems[0]
-    columns, problems = read(schema, [Field("V", t.INTEGER)], [b"\2\0\2\4"])
+    columns, problems = read(schema, [SqlField("V", t.INTEGER)], [b"\2\0\2\4"])
     assert (columns, problems) == ([[2]], {})
-    with pytest.raises(Recursive):
+    with pytest.raises(RecursiveSchemaError):
         sql_fields(node_of(schema), str.upper, lambda cause: None)
 
 
-def test_types_that_do_not_fit_say_which() -> None:
-    schema = avro_schema([Field("A", t.struct(("B", t.STRING)))], wrapped=True)
-    with pytest.raises(Mismatch, match=r"A\.B is string in its schema, and can't be INTEGER"):
-        read(schema, [Field("A", t.struct(("B", t.INTEGER)))], [])
-    with pytest.raises(Mismatch, match="has no field C"):
-        PayloadWriter(node_of(schema), [Field("C", t.STRING)], wrapped=True, prefix=b"")
+def test_incompatible_types_are_named() -> None:
+    schema = avro_schema([SqlField("A", t.struct(("B", t.STRING)))], wrapped=True)
+    with pytest.raises(
+        TypeMismatchError, match=r"A\.B is string in its schema, and can't be INTEGER"
+    ):
+        read(schema, [SqlField("A", t.struct(("B", t.INTEGER)))], [])
+    with pytest.raises(TypeMismatchError, match="has no field C"):
+        PayloadWriter(node_of(schema), [SqlField("C", t.STRING)], wrapped=True, prefix=b"")
 
 
-def test_bytes_alone_have_no_size() -> None:
+def test_top_level_bytes_have_no_size() -> None:
     """As Confluent's serializers write them."""
-    fields = [Field("K", t.BYTES)]
+    fields = [SqlField("K", t.BYTES)]
     writer = PayloadWriter(node_of("bytes"), fields, wrapped=False, prefix=b"!")
     assert writer.write([pa.array([b"abc", None], pa.binary())], 2).to_pylist() == [b"!abc", None]
     assert read("bytes", fields, [b"abc", b""], wrapped=False) == ([[b"abc", b""]], {})
@@ -329,7 +331,7 @@ def test_a_schema_with_more_than_the_columns_takes_its_defaults() -> None:
             {"name": "free", "type": ["null", "int"]},
         ],
     }
-    writer = PayloadWriter(node_of(schema), [Field("v", t.INTEGER)], wrapped=True, prefix=b"")
+    writer = PayloadWriter(node_of(schema), [SqlField("v", t.INTEGER)], wrapped=True, prefix=b"")
     (payload,) = writer.write([pa.array([5], pa.int32())], 1).to_pylist()
     parsed = fastavro.parse_schema(schema)
     found = fastavro.schemaless_reader(io.BytesIO(payload), parsed, None)
@@ -338,7 +340,7 @@ def test_a_schema_with_more_than_the_columns_takes_its_defaults() -> None:
         writer.write([pa.array([None], pa.int32())], 1)
 
 
-def test_a_null_is_the_default_of_a_field_that_has_one_and_no_null() -> None:
+def test_a_null_becomes_the_default_of_a_field_without_null() -> None:
     inner = {
         "type": "record",
         "name": "In",
@@ -350,28 +352,28 @@ def test_a_null_is_the_default_of_a_field_that_has_one_and_no_null() -> None:
     }
     schema = {"type": "record", "name": "R", "fields": [{"name": "inner", "type": inner}]}
     type_ = t.struct(("n", t.BIGINT), ("list", t.array(t.INTEGER)), ("free", t.INTEGER))
-    writer = PayloadWriter(node_of(schema), [Field("inner", type_)], wrapped=True, prefix=b"")
+    writer = PayloadWriter(node_of(schema), [SqlField("inner", type_)], wrapped=True, prefix=b"")
     rows = [{"n": 5, "list": [7], "free": 1}, {"n": None, "list": None, "free": None}]
     payloads = writer.write([arrow_array(rows, type_)], 2).to_pylist()
     parsed = fastavro.parse_schema(schema)
     found: list[Any] = [
-        fastavro.schemaless_reader(io.BytesIO(each), parsed, None) for each in payloads
+        fastavro.schemaless_reader(io.BytesIO(payload), parsed, None) for payload in payloads
     ]
-    assert [each["inner"] for each in found] == [rows[0], {"n": 10, "list": [1, 2], "free": None}]
+    assert [row["inner"] for row in found] == [rows[0], {"n": 10, "list": [1, 2], "free": None}]
 
 
-def test_decimals_beyond_their_precision_are_no_rows() -> None:
-    schema = avro_schema([Field("M", t.decimal(38, 2))], wrapped=True)
+def test_decimals_beyond_their_precision_are_refused() -> None:
+    schema = avro_schema([SqlField("M", t.decimal(38, 2))], wrapped=True)
     payloads = [written(schema, {"M": Decimal("1.25")}), written(schema, {"M": Decimal("999.25")})]
-    columns, problems = read(schema, [Field("M", t.decimal(4, 2))], payloads)
+    columns, problems = read(schema, [SqlField("M", t.decimal(4, 2))], payloads)
     assert columns == [[Decimal("1.25"), None]]
     assert set(problems) == {1}
 
 
-def test_a_decimal_alone_has_no_size() -> None:
+def test_a_top_level_decimal_has_no_size() -> None:
     """As Java's serializer and Connect's AvroConverter write it: the unscaled number alone."""
     schema = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
-    fields = [Field("K", t.decimal(6, 2))]
+    fields = [SqlField("K", t.decimal(6, 2))]
     writer = PayloadWriter(node_of(schema), fields, wrapped=False, prefix=b"!")
     values = [Decimal("12.34"), None, Decimal("-0.01")]
     written = writer.write([pa.array(values, pa.decimal128(6, 2))], 3).to_pylist()

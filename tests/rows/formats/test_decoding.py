@@ -1,4 +1,4 @@
-"""What becomes of records that are not just as one would wish."""
+"""Records that are malformed or unusual."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ottla.rows.errors import SqlError
 from ottla.rows.formats import BadRecord, Decoder, Encoder
 from ottla.rows.schema import (
     Column,
-    Format,
+    FormatInfo,
     Layout,
+    LogicalSchema,
     Role,
-    Schema,
-    Windowed,
+    WindowInfo,
     WindowKind,
 )
 
-JSON = Format("JSON")
-KAFKA = Format("KAFKA")
+JSON = FormatInfo("JSON")
+KAFKA = FormatInfo("KAFKA")
 
 
 def layout_of(*columns: Column, **more: Any) -> Layout:
     more = {"key_format": KAFKA, "value_format": JSON, **more}
-    return Layout(Schema((Column("K", t.STRING, Role.KEY), *columns)), **more)
+    return Layout(LogicalSchema((Column("K", t.STRING, Role.KEY), *columns)), **more)
 
 
 def decode(
@@ -38,7 +38,7 @@ def decode(
     keys: list[bytes | None] | None = None,
     headers: pa.Array | None = None,
 ) -> tuple[list[dict[str, Any]], list[BadRecord]]:
-    """Checked against the decoding of each record alone."""
+    """Decodes in bulk, and compares with decoding each record alone."""
     decoder = Decoder(layout)
     count = len(values)
     keys = keys or [b"k"] * count
@@ -57,7 +57,7 @@ def decode(
             try:
                 singly.append(decoder.row(key, value, 1000 + number, 7, number))
             except ValueError:
-                assert number in [each.offset for each in bad]
+                assert number in [bad_record.offset for bad_record in bad]
         maps = [name for name in batch.schema.names if "map" in str(batch.schema.field(name).type)]
         for row in singly:
             row |= {name: list(row[name].items()) for name in maps if row[name] is not None}
@@ -84,7 +84,7 @@ def test_field_names_match_whatever_their_case(repeat: int) -> None:
     assert columns_of(rows, "ID", "name") == [(1, "a"), (2, "b"), (4, None)] * repeat
 
 
-def test_regular_objects_are_read_the_same_in_numbers() -> None:
+def test_regular_objects_are_read_equally_in_bulk() -> None:
     layout = layout_of(
         Column("A", t.BIGINT),
         Column("B", t.TIMESTAMP),
@@ -117,10 +117,10 @@ def test_regular_objects_are_read_the_same_in_numbers() -> None:
     )
 
 
-def test_anything_is_text_where_text_is_wanted() -> None:
+def test_any_value_is_accepted_as_text() -> None:
     layout = layout_of(Column("S", t.STRING))
     texts = ["1", "1.10", "1e2", "true", '{"b":1.50,"a":[null,"ü\\""]}', "[1, 2]", "null", '"x"']
-    rows, bad = decode(layout, [f'{{"S":{each}}}'.encode() for each in texts])
+    rows, bad = decode(layout, [f'{{"S":{text}}}'.encode() for text in texts])
     assert not bad
     assert columns_of(rows, "S") == [
         "1",
@@ -134,7 +134,7 @@ def test_anything_is_text_where_text_is_wanted() -> None:
     ]
 
 
-def test_text_is_a_number_where_a_number_is_wanted() -> None:
+def test_numeric_text_is_accepted_as_a_number() -> None:
     layout = layout_of(
         Column("I", t.INTEGER), Column("D", t.DOUBLE), Column("X", t.decimal(20, 18))
     )
@@ -148,7 +148,7 @@ def test_text_is_a_number_where_a_number_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("repeat", [1, 400], ids=["few", "many"])
-def test_what_does_not_fit_is_left_out_and_told_of(repeat: int) -> None:
+def test_records_that_do_not_fit_are_skipped_and_reported(repeat: int) -> None:
     layout = layout_of(
         Column("I", t.INTEGER), Column("B", t.BOOLEAN), Column("A", t.array(t.INTEGER))
     )
@@ -174,21 +174,21 @@ def test_what_does_not_fit_is_left_out_and_told_of(repeat: int) -> None:
     rows, bad = decode(layout, (wrong + right) * repeat)
     assert columns_of(rows, "I") == [1, None, -2147483648] * repeat
     assert len(bad) == len(wrong) * repeat
-    assert [each.offset for each in bad[: len(wrong)]] == list(range(len(wrong)))
-    assert {each.partition for each in bad} == {7}
-    assert {each.half for each in bad} == {"value"}
+    assert [bad_record.offset for bad_record in bad[: len(wrong)]] == list(range(len(wrong)))
+    assert {bad_record.partition for bad_record in bad} == {7}
+    assert {bad_record.half for bad_record in bad} == {"value"}
     assert bad[0].cause == "3000000000 does not fit into INTEGER"
     assert bad[0].data == b'{"I":3000000000}'
 
 
-def test_numbers_that_json_has_not_are_not_taken_in_numbers_either() -> None:
+def test_numbers_outside_json_are_refused_in_bulk_too() -> None:
     layout = layout_of(Column("D", t.DOUBLE))
     rows, bad = decode(layout, [b'{"D":1}'] * 999 + [b'{"D":NaN}'])
     assert (len(rows), len(bad)) == (999, 1)
 
 
 @pytest.mark.parametrize("tail", [b'{"S":"\\ud800"}', b'{"S":"\xff"}'])
-def test_text_that_is_not_unicode_is_bad(tail: bytes) -> None:
+def test_invalid_unicode_is_a_bad_record(tail: bytes) -> None:
     layout = layout_of(Column("S", t.STRING), Column("X", t.decimal(4, 2)))
     rows, bad = Decoder(layout).decode(
         pa.nulls(1000, pa.binary()),
@@ -197,7 +197,7 @@ def test_text_that_is_not_unicode_is_bad(tail: bytes) -> None:
         pa.array([0] * 1000, pa.int32()),
         pa.array(range(1000), pa.int64()),
     )
-    assert (rows.num_rows, [each.offset for each in bad]) == (999, [999])
+    assert (rows.num_rows, [bad_record.offset for bad_record in bad]) == (999, [999])
 
 
 def test_tombstones_and_json_null() -> None:
@@ -224,10 +224,12 @@ def test_a_table_needs_keys_and_a_stream_does_not() -> None:
 
 
 def test_a_json_key_of_one_column_stands_alone() -> None:
-    layout = Layout(Schema((Column("K", t.INTEGER, Role.KEY), Column("V", t.INTEGER))), JSON, JSON)
+    layout = Layout(
+        LogicalSchema((Column("K", t.INTEGER, Role.KEY), Column("V", t.INTEGER))), JSON, JSON
+    )
     rows, bad = decode(layout, [b'{"V":1}'] * 3, [b"5", b"null", b'{"K":5}'])
     assert columns_of(rows, "K") == [5, None]
-    assert [(each.half, each.offset) for each in bad] == [("key", 2)]
+    assert [(bad_record.half, bad_record.offset) for bad_record in bad] == [("key", 2)]
     assert Encoder(layout).record({"K": 5, "V": 1, "ROWTIME": 3}) == (b"5", b'{"V":1}', 3)
 
 
@@ -235,14 +237,14 @@ def test_kafka_numbers_have_one_size() -> None:
     layout = layout_of(Column("N", t.BIGINT), value_format=KAFKA)
     rows, bad = decode(layout, [struct.pack(">q", 5), b"1234", b"", None, struct.pack(">q", -1)])
     assert columns_of(rows, "N") == [5, None, -1]
-    assert [each.cause for each in bad] == [
+    assert [bad_record.cause for bad_record in bad] == [
         "Size of data received by BIGINT is not 8 but 4",
         "Size of data received by BIGINT is not 8 but 0",
     ]
 
 
 @pytest.mark.parametrize("number", [10**15, -(10**14)])
-def test_years_that_nobody_has_a_date_for_are_bad(number: int) -> None:
+def test_years_out_of_range_are_bad_records(number: int) -> None:
     layout = layout_of(Column("T", t.TIMESTAMP), Column("D", t.DATE))
     values: list[bytes | None] = [b'{"T":1,"D":1}'] * 600
     rows, bad = decode(layout, [*values, b'{"T":%d}' % number, b'{"D":%d}' % (number // 10**7)])
@@ -252,7 +254,7 @@ def test_years_that_nobody_has_a_date_for_are_bad(number: int) -> None:
 def test_delimited_numbers_as_java_reads_them() -> None:
     kinds = (t.INTEGER, t.DOUBLE, t.BOOLEAN, t.BIGINT)
     columns = [Column(name, kind) for name, kind in zip("ABCD", kinds, strict=True)]
-    layout = layout_of(*columns, value_format=Format("DELIMITED"))
+    layout = layout_of(*columns, value_format=FormatInfo("DELIMITED"))
     values: list[bytes | None] = [
         b"1,1.5,true,-9223372036854775808",
         b"+2,1e3,TRUE,5",
@@ -272,13 +274,13 @@ def test_delimited_numbers_as_java_reads_them() -> None:
         (None, None, None, None),
         (1, 2.5, False, 1),
     ]
-    assert [each.offset for each in bad] == [3, 4, 6, 7, 8, 9]
+    assert [bad_record.offset for bad_record in bad] == [3, 4, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("tail", [b'1,"x', b'1,"x"y', b"1", b'"1\n2",3', b""])
 def test_quotes_in_delimited_lines(tail: bytes) -> None:
     columns = (Column("A", t.STRING), Column("B", t.STRING))
-    layout = layout_of(*columns, value_format=Format("DELIMITED"))
+    layout = layout_of(*columns, value_format=FormatInfo("DELIMITED"))
     values: list[bytes | None] = [b'1,"a,b"', b'"",x"y', b"1,2"] * 3
     rows, bad = decode(layout, values)
     assert not bad
@@ -293,7 +295,7 @@ def test_delimited_fields() -> None:
         Column("A", t.INTEGER),
         Column("B", t.STRING),
         Column("C", t.DOUBLE),
-        value_format=Format("DELIMITED", properties={"VALUE_DELIMITER": "|"}),
+        value_format=FormatInfo("DELIMITED", properties={"VALUE_DELIMITER": "|"}),
     )
     values: list[bytes | None] = [
         b'1|"x|""y""\nz"|1.5',
@@ -307,7 +309,7 @@ def test_delimited_fields() -> None:
     ]
     rows, bad = decode(layout, [value for value in values if value != b"||NaN"])
     assert columns_of(rows, "A", "B", "C") == [(1, 'x|"y"\nz', 1.5)]
-    assert [each.offset for each in bad] == [1, 2, 3, 4, 5, 6]
+    assert [bad_record.offset for bad_record in bad] == [1, 2, 3, 4, 5, 6]
     assert bad[0].cause == "Unexpected field count, csvFields:2 schemaFields:3"
     found = Decoder(layout).row(b"k", b"||NaN", 0)
     assert str((found["A"], found["B"], found["C"])) == "(None, None, nan)"
@@ -316,7 +318,7 @@ def test_delimited_fields() -> None:
 @pytest.mark.parametrize("kind", [WindowKind.TUMBLING, WindowKind.SESSION])
 def test_windows_in_keys_as_kafka_streams_writes_them(kind: WindowKind) -> None:
     size_ms = 100 if kind is WindowKind.TUMBLING else 0
-    layout = layout_of(Column("V", t.INTEGER), is_table=True, windowed=Windowed(kind, size_ms))
+    layout = layout_of(Column("V", t.INTEGER), is_table=True, windowed=WindowInfo(kind, size_ms))
     suffix = struct.pack(">q", 1000)
     if kind is WindowKind.SESSION:
         suffix = struct.pack(">qq", 1100, 1000)  # the end comes first
@@ -325,7 +327,7 @@ def test_windows_in_keys_as_kafka_streams_writes_them(kind: WindowKind) -> None:
         ("ab", 1000, 1100),
         ("", 1000, 1100),
     ]
-    assert [(each.half, each.data) for each in bad] == [("key", b"short")]
+    assert [(bad_record.half, bad_record.data) for bad_record in bad] == [("key", b"short")]
     keys, _, _ = Encoder(layout).encode(pa.RecordBatch.from_pylist(rows, Decoder(layout).schema))
     assert keys.to_pylist() == [b"ab" + suffix, suffix]
     assert Encoder(layout).record(rows[0])[0] == b"ab" + suffix
@@ -356,7 +358,7 @@ def test_rowtime_from_a_column() -> None:
     layout = layout_of(Column("AT", t.BIGINT), timestamp="AT")
     rows, bad = decode(layout, [b'{"AT":5}', None, b'{"AT":null}', b'{"AT":-1}'])
     assert columns_of(rows, "ROWTIME") == [5, 1001]
-    assert [each.half for each in bad] == ["timestamp", "timestamp"]
+    assert [bad_record.half for bad_record in bad] == ["timestamp", "timestamp"]
     assert Encoder(layout).record({"AT": 5, "ROWTIME": 9}) == (None, b'{"AT":5}', 5)
 
 
@@ -382,17 +384,17 @@ def test_rowtime_from_a_timestamp() -> None:
     assert columns_of(rows, "ROWTIME") == [1234567890123]
 
 
-def test_a_batch_of_nothing() -> None:
+def test_an_empty_batch_has_no_rows() -> None:
     layout = layout_of(Column("V", t.map_of(t.STRING, t.INTEGER)), Column("D", t.DATE))
     assert decode(layout, []) == ([], [])
-    for windowed in (None, Windowed(WindowKind.SESSION)):
+    for windowed in (None, WindowInfo(WindowKind.SESSION)):
         layout = layout_of(Column("V", t.BIGINT), windowed=windowed, value_format=KAFKA)
         assert decode(layout, []) == ([], [])
         empty = pa.RecordBatch.from_pylist([], Decoder(layout).schema)
-        assert [len(each) for each in Encoder(layout).encode(empty)] == [0, 0, 0]
+        assert [len(array) for array in Encoder(layout).encode(empty)] == [0, 0, 0]
 
 
-def test_slices_of_arrays_are_read_as_they_stand() -> None:
+def test_slices_of_arrays_are_read() -> None:
     layout = layout_of(Column("N", t.INTEGER), value_format=KAFKA)
     values = pa.array([struct.pack(">i", n) for n in range(10)], pa.binary())[4:7]
     keys = pa.array([str(n).encode() for n in range(10)], pa.binary())[4:7]
@@ -404,7 +406,7 @@ def test_slices_of_arrays_are_read_as_they_stand() -> None:
     assert Encoder(layout).encode(sliced)[1].to_pylist() == values[1:].to_pylist()
 
 
-def test_nested_columns_of_a_slice_are_written_as_they_stand() -> None:
+def test_nested_columns_of_a_slice_are_written() -> None:
     kind = t.struct(("L", t.array(t.INTEGER)), ("M", t.map_of(t.STRING, t.INTEGER)))
     layout = layout_of(Column("V", kind))
     values: list[bytes | None] = [
@@ -422,9 +424,9 @@ def test_nested_columns_of_a_slice_are_written_as_they_stand() -> None:
 @pytest.mark.parametrize(
     ("layout", "words"),
     [
-        (layout_of(Column("V", t.INTEGER), value_format=Format("XML")), "Unknown format: XML"),
+        (layout_of(Column("V", t.INTEGER), value_format=FormatInfo("XML")), "Unknown format: XML"),
         (
-            layout_of(Column("V", t.array(t.INTEGER)), value_format=Format("DELIMITED")),
+            layout_of(Column("V", t.array(t.INTEGER)), value_format=FormatInfo("DELIMITED")),
             "The 'DELIMITED' format does not support type 'ARRAY'",
         ),
         (
@@ -442,15 +444,15 @@ def test_nested_columns_of_a_slice_are_written_as_they_stand() -> None:
         (
             layout_of(
                 Column("V", t.INTEGER),
-                value_format=Format("DELIMITED", properties={"VALUE_DELIMITER": "ab"}),
+                value_format=FormatInfo("DELIMITED", properties={"VALUE_DELIMITER": "ab"}),
             ),
             "Invalid delimiter value: 'ab'",
         ),
-        (layout_of(Column("V", t.INTEGER), key_format=Format("NONE")), "The 'NONE' format"),
+        (layout_of(Column("V", t.INTEGER), key_format=FormatInfo("NONE")), "The 'NONE' format"),
     ],
-    ids=lambda each: each if isinstance(each, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_can_not_be(layout: Layout, words: str) -> None:
+def test_impossible_layouts_are_refused(layout: Layout, words: str) -> None:
     with pytest.raises(SqlError, match=words):
         Decoder(layout)
     with pytest.raises(SqlError, match=words):

@@ -1,4 +1,4 @@
-"""Lines that DELIMITED writes, as ksqlDB would."""
+"""Lines written by DELIMITED, as by ksqlDB."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ottla.rows import types as t
 from ottla.rows.formats import Encoder
 from ottla.rows.formats.arrow import arrow_type
-from ottla.rows.schema import Column, Format, Layout, Role, Schema
+from ottla.rows.schema import Column, FormatInfo, Layout, LogicalSchema, Role
 from ottla.rows.types import SqlType
 
 
@@ -21,7 +21,9 @@ def written(type_: SqlType, value: Any) -> tuple[bytes | None, bytes | None]:
         Column("A", type_),
         Column("B", type_),
     )
-    encoder = Encoder(Layout(Schema(columns), Format("DELIMITED"), Format("DELIMITED")))
+    encoder = Encoder(
+        Layout(LogicalSchema(columns), FormatInfo("DELIMITED"), FormatInfo("DELIMITED"))
+    )
     row = dict.fromkeys("KAB", value)
     batch = pa.record_batch({name: pa.array([value], arrow_type(type_)) for name in row})
     keys, values, _ = encoder.encode(batch)
@@ -36,7 +38,7 @@ def test_a_line_begins_with_a_letter_a_digit_or_a_quote() -> None:
     assert written(t.STRING, "(x)") == (b'"(x)"', b'"(x)",(x)')
 
 
-def test_a_key_that_is_null_is_no_key() -> None:
+def test_a_null_key_is_not_written() -> None:
     assert written(t.STRING, None) == (None, b",")
     assert written(t.STRING, "") == (b'""', b'"",')
 

@@ -1,4 +1,4 @@
-"""Decoded rows go through Spark and come out as they went in, of every type."""
+"""Decoded rows of every type survive Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import pytest
 
 from ottla.rows import types as t
 from ottla.rows.formats import Decoder, Encoder
-from ottla.rows.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
+from ottla.rows.schema import (
+    Column,
+    FormatInfo,
+    Layout,
+    LogicalSchema,
+    Role,
+    WindowInfo,
+    WindowKind,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 LAYOUT = Layout(
-    Schema(
+    LogicalSchema(
         (
             Column("K", t.INTEGER, Role.KEY),
             Column("A", t.BOOLEAN),
@@ -33,10 +41,10 @@ LAYOUT = Layout(
             Column("L", t.struct(("x", t.INTEGER), ("Y", t.array(t.DATE)))),
         )
     ),
-    Format("JSON"),
-    Format("JSON"),
+    FormatInfo("JSON"),
+    FormatInfo("JSON"),
     is_table=True,
-    windowed=Windowed(WindowKind.SESSION),
+    windowed=WindowInfo(WindowKind.SESSION),
 )
 VALUES = [
     b'{"A":true,"B":-5,"C":1.5,"D":"\xc3\xbc\\"","E":"AP8=","F":1.0000000001,"G":86399999,'
@@ -63,4 +71,4 @@ def test_every_type_through_spark(spark: SparkSession) -> None:
     assert frame.dtypes == wanted.dtypes
     table = frame.orderBy("ROWTIME").toArrow().combine_chunks()
     found = Encoder(LAYOUT).encode(table.to_batches()[0])
-    assert [each.to_pylist() for each in found] == [keys, VALUES, [0, 1, 2]]
+    assert [array.to_pylist() for array in found] == [keys, VALUES, [0, 1, 2]]

@@ -18,9 +18,9 @@ from google.protobuf import wrappers_pb2
 from ottla.client.schema_registry import SchemaRegistry
 from ottla.rows import types as t
 from ottla.rows.formats import BadRecord, Decoder
-from ottla.rows.schema import Column, Format, Layout, Role, Schema
+from ottla.rows.schema import Column, FormatInfo, Layout, LogicalSchema, Role
 from ottla.schemas.framing import KEY_HEADER, VALUE_HEADER, with_id
-from ottla.spark.arrays import HEADERS
+from ottla.spark.record_arrays import HEADERS
 from ottla.testing import LocalCluster
 
 Headers = list[tuple[str, bytes | None]]
@@ -51,8 +51,8 @@ def theirs(url: str) -> Iterator[SchemaRegistryClient]:
 
 def layout_of(name: str, *more: Column) -> Layout:
     columns = (Column("K", t.BIGINT, Role.KEY), Column("VALUE", t.BIGINT), *more)
-    key = Format(name if name == "AVRO" else "KAFKA", wrapped=False)
-    return Layout(Schema(columns), key, Format(name))
+    key = FormatInfo(name if name == "AVRO" else "KAFKA", wrapped=False)
+    return Layout(LogicalSchema(columns), key, FormatInfo(name))
 
 
 def decoded(
@@ -60,7 +60,7 @@ def decoded(
 ) -> tuple[list[dict[str, Any]], list[BadRecord]]:
     keys, values, headers = zip(*records, strict=True)
     numbers = pa.array(range(len(records)), pa.int64())
-    pairs = [[{"key": name, "value": data} for name, data in each] or None for each in headers]
+    pairs = [[{"key": name, "value": data} for name, data in header] or None for header in headers]
     rows, bad = Decoder(layout, registry).decode(
         pa.array(keys, pa.binary()),
         pa.array(values, pa.binary()),
@@ -112,8 +112,11 @@ def test_the_header_names_the_schema_where_there_is_one(
         (key, one, []),
     ]
     rows, bad = decoded(layout, registry, records)
-    assert [each["VALUE"] for each in rows] == [1, 2, 2, None, 1]
-    assert [(each.offset, each.half) for each in bad] == [(5, "value"), (6, "value")]
+    assert [row["VALUE"] for row in rows] == [1, 2, 2, None, 1]
+    assert [(bad_record.offset, bad_record.half) for bad_record in bad] == [
+        (5, "value"),
+        (6, "value"),
+    ]
     assert "begins with" in bad[0].cause
     decoder = Decoder(layout, registry)
     for key, value, headers in records[:5]:
@@ -134,10 +137,12 @@ def test_keys_have_a_header_of_their_own(theirs: Any, registry: SchemaRegistry) 
     named: Any = where.headers
     rows, bad = decoded(layout, registry, [(key, value, named), (key, value, by_id)])
     assert bad == []
-    assert [(each["K"], each["VALUE"]) for each in rows] == [(7, 3), (7, 3)]
+    assert [(row["K"], row["VALUE"]) for row in rows] == [(7, 3), (7, 3)]
 
 
 def test_only_layouts_that_need_headers_read_them() -> None:
-    plain = Layout(Schema((Column("VALUE", t.BIGINT),)), Format("KAFKA"), Format("JSON"))
+    plain = Layout(
+        LogicalSchema((Column("VALUE", t.BIGINT),)), FormatInfo("KAFKA"), FormatInfo("JSON")
+    )
     assert not plain.reads_headers
     assert layout_of("JSON_SR").reads_headers

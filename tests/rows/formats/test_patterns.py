@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from ottla.rows.errors import SqlError
-from ottla.rows.java.date_patterns import TimestampPattern
+from ottla.rows.java.timestamp_pattern import TimestampPattern
 
 
 def ms(*moment: int) -> int:
@@ -53,12 +53,12 @@ def test_patterns(pattern: str, text: str, expected: int) -> None:
         ("yyyy VV", "2023 Nowhere/City"),
     ],
 )
-def test_texts_that_are_no_timestamp(pattern: str, text: str) -> None:
+def test_invalid_timestamps_are_refused(pattern: str, text: str) -> None:
     with pytest.raises(ValueError, match="Text"):
         TimestampPattern(pattern).epoch_ms(text)
 
 
 @pytest.mark.parametrize("pattern", ["GGGG", "yyyyy", "Q", "yyyy yyyy", "w"])
-def test_patterns_that_are_not_known(pattern: str) -> None:
+def test_unknown_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(SqlError, match="not supported"):
         TimestampPattern(pattern)

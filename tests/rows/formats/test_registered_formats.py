@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -22,10 +23,11 @@ from ottla.rows import types as t
 from ottla.rows.errors import SqlError
 from ottla.rows.formats import Decoder, Encoder, arrow_schema
 from ottla.rows.formats.arrow import arrow_array
-from ottla.rows.formats.half import half_of
-from ottla.rows.schema import Column, Format, Layout, Role, Schema
+from ottla.rows.formats.codec import codec_of
+from ottla.rows.formats.registry_format import Frames
+from ottla.rows.schema import Column, FormatInfo, Layout, LogicalSchema, Role
 from ottla.schemas import framing
-from ottla.schemas.protobuf.dynamic import MessageTypes
+from ottla.schemas.protobuf.message_types import MessageTypes
 from ottla.schemas.schema_types import parse
 from ottla.testing import LocalCluster
 
@@ -90,9 +92,9 @@ def context(topic: str) -> SerializationContext:
     return SerializationContext(topic, MessageField.VALUE)
 
 
-def format_of(name: str, topic: str, *, wrapped: bool = True, **properties: str) -> Format:
+def format_of(name: str, topic: str, *, wrapped: bool = True, **properties: str) -> FormatInfo:
     subject = {} if name == "PROTOBUF_NOSR" else {"SUBJECT": f"{topic}-value"}
-    return Format(name, wrapped, {**subject, **properties})
+    return FormatInfo(name, wrapped, {**subject, **properties})
 
 
 def batch(columns: list[Column], rows: list[dict[str, Any]]) -> list[pa.Array]:
@@ -102,7 +104,7 @@ def batch(columns: list[Column], rows: list[dict[str, Any]]) -> list[pa.Array]:
 # What confluent-kafka wrote
 
 
-def test_avro_of_confluent_kafka_is_read(theirs: Any, registry: SchemaRegistry) -> None:
+def test_avro_written_by_confluent_kafka_is_read(theirs: Any, registry: SchemaRegistry) -> None:
     serializer = AvroSerializer(theirs, json.dumps(ORDER))
     later = {**ORDER, "fields": [*ORDER["fields"], {"name": "x", "type": "int", "default": 0}]}
     newer = AvroSerializer(theirs, json.dumps(later))
@@ -116,7 +118,7 @@ def test_avro_of_confluent_kafka_is_read(theirs: Any, registry: SchemaRegistry) 
         serializer({"id": 3, "name": "cy", "price": 0.0}, where),
     ]
     columns = [Column("ID", t.BIGINT), Column("NAME", t.STRING), Column("X", t.INTEGER)]
-    half = half_of(format_of("AVRO", "avro-theirs"), columns, of_key=False, registry=registry)
+    half = codec_of(format_of("AVRO", "avro-theirs"), columns, of_key=False, registry=registry)
     arrays, problems = half.read(pa.array(data, pa.binary()))
     assert [a.to_pylist() for a in arrays] == [
         [1, 2, None, None, None, 3],
@@ -136,13 +138,13 @@ def test_schemas_by_guid_are_read(theirs: Any, registry: SchemaRegistry) -> None
     assert data is not None
     guid = registry.version("avro-guid-value").guid
     columns = [Column("ID", t.BIGINT)]
-    half = half_of(format_of("AVRO", "avro-guid"), columns, of_key=False, registry=registry)
+    half = codec_of(format_of("AVRO", "avro-guid"), columns, of_key=False, registry=registry)
     both = pa.array([framing.with_guid(guid, data[5:]), data], pa.binary())
     arrays, problems = half.read(both)
     assert (arrays[0].to_pylist(), problems) == ([1, 1], {})
 
 
-def test_json_of_confluent_kafka_is_read(theirs: Any, registry: SchemaRegistry) -> None:
+def test_json_written_by_confluent_kafka_is_read(theirs: Any, registry: SchemaRegistry) -> None:
     schema = {
         "title": "Order",
         "type": "object",
@@ -151,7 +153,7 @@ def test_json_of_confluent_kafka_is_read(theirs: Any, registry: SchemaRegistry) 
     where = context("json-theirs")
     data = JSONSerializer(json.dumps(schema), theirs)({"id": 7, "tags": {"a": 1}}, where)
     columns = [Column("ID", t.BIGINT), Column("TAGS", t.map_of(t.STRING, t.INTEGER))]
-    half = half_of(format_of("JSON_SR", "json-theirs"), columns, of_key=False, registry=registry)
+    half = codec_of(format_of("JSON_SR", "json-theirs"), columns, of_key=False, registry=registry)
     assert half.read_row(data) == [7, {"a": 1}]
     with pytest.raises(ValueError, match="begins with"):
         half.read_row(b'{"id": 7}')
@@ -168,7 +170,7 @@ message Order {
 }"""
 
 
-def test_protobuf_of_confluent_kafka_is_read(theirs: Any, registry: SchemaRegistry) -> None:
+def test_protobuf_written_by_confluent_kafka_is_read(theirs: Any, registry: SchemaRegistry) -> None:
     from google.protobuf import timestamp_pb2
 
     types = MessageTypes(parse("PROTOBUF", PROTO, {}))
@@ -190,7 +192,7 @@ def test_protobuf_of_confluent_kafka_is_read(theirs: Any, registry: SchemaRegist
         Column("COLOUR", t.STRING),
         Column("ABSENT", t.DATE),
     ]
-    half = half_of(format_of("PROTOBUF", "proto-theirs"), columns, of_key=False, registry=registry)
+    half = codec_of(format_of("PROTOBUF", "proto-theirs"), columns, of_key=False, registry=registry)
     assert half.read_row(data) == [
         5,
         None,
@@ -213,37 +215,35 @@ def test_protobuf_messages_of_their_serializer_are_read(
     serializer = ProtobufSerializer(wrappers_pb2.Int64Value, theirs, conf)
     data = serializer(wrappers_pb2.Int64Value(value=9), context("proto-wrapped"))
     columns = [Column("VALUE", t.BIGINT)]
-    half = half_of(format_of("PROTOBUF", "proto-wrapped"), columns, of_key=False, registry=registry)
+    half = codec_of(
+        format_of("PROTOBUF", "proto-wrapped"), columns, of_key=False, registry=registry
+    )
     assert half.read_row(data) == [9]
 
 
 # What they read
 
 
-def test_avro_that_is_written_is_read_by_confluent_kafka(
-    theirs: Any, registry: SchemaRegistry
-) -> None:
-    half = half_of(format_of("AVRO", "avro-ours"), COLUMNS, of_key=False, registry=registry)
+def test_confluent_kafka_reads_our_avro(theirs: Any, registry: SchemaRegistry) -> None:
+    half = codec_of(format_of("AVRO", "avro-ours"), COLUMNS, of_key=False, registry=registry)
     data = half.write(batch(COLUMNS, [ROW, {}]), 2).to_pylist()
     read = AvroDeserializer(theirs)
     found = read(data[0], context("avro-ours"))
     tags = found.pop("TAGS")
-    assert {each["key"]: each["value"] for each in tags} == ROW["TAGS"]
+    assert {tag["key"]: tag["value"] for tag in tags} == ROW["TAGS"]
     assert found == {name: value for name, value in ROW.items() if name != "TAGS"}
     assert set(read(data[1], context("avro-ours")).values()) == {None}
     (version,) = registry.versions("avro-ours-value")
     text = json.loads(registry.version("avro-ours-value", version).text)
     assert text["name"] == "KsqlDataSourceSchema"
     assert text["namespace"] == "io.confluent.ksql.avro_schemas"
-    place = next(each for each in text["fields"] if each["name"] == "PLACE")
+    place = next(field for field in text["fields"] if field["name"] == "PLACE")
     assert place["type"][1]["name"] == "KsqlDataSourceSchema_PLACE"
 
 
-def test_json_that_is_written_is_read_by_confluent_kafka(
-    theirs: Any, registry: SchemaRegistry
-) -> None:
-    columns = [each for each in COLUMNS if each.name != "COST"]
-    half = half_of(format_of("JSON_SR", "json-ours"), columns, of_key=False, registry=registry)
+def test_confluent_kafka_reads_our_json(theirs: Any, registry: SchemaRegistry) -> None:
+    columns = [column for column in COLUMNS if column.name != "COST"]
+    half = codec_of(format_of("JSON_SR", "json-ours"), columns, of_key=False, registry=registry)
     data = half.write(batch(columns, [ROW, {}]), 2).to_pylist()
     schema = registry.version("json-ours-value").text
     read = JSONDeserializer(schema, schema_registry_client=theirs)
@@ -254,12 +254,10 @@ def test_json_that_is_written_is_read_by_confluent_kafka(
     assert set(read(data[1], context("json-ours")).values()) == {None}
 
 
-def test_protobuf_that_is_written_is_read_by_confluent_kafka(
-    theirs: Any, registry: SchemaRegistry
-) -> None:
+def test_confluent_kafka_reads_our_protobuf(theirs: Any, registry: SchemaRegistry) -> None:
     columns = [Column("ID", t.BIGINT), Column("NAME", t.STRING)]
     format_ = format_of("PROTOBUF", "proto-ours")
-    half = half_of(format_, columns, of_key=False, registry=registry)
+    half = codec_of(format_, columns, of_key=False, registry=registry)
     data = half.write_row([1, "ann"])
     text = registry.version("proto-ours-value").text
     message = MessageTypes(parse("PROTOBUF", text, {})).by_name("ConnectDefault1")
@@ -279,22 +277,22 @@ def test_protobuf_that_is_written_is_read_by_confluent_kafka(
         *((name, how) for name in PROTOBUFS for how in ("", "OPTIONAL", "WRAPPER")),
     ],
 )
-def test_rows_come_back(name: str, nullable: str, registry: SchemaRegistry) -> None:
+def test_rows_survive_a_round_trip(name: str, nullable: str, registry: SchemaRegistry) -> None:
     topic = f"back-{name}-{nullable}"
     given = {"PROTOBUF_NULLABLE_REPRESENTATION": nullable} if nullable else {}
     layout = Layout(
-        Schema((Column("K", t.STRING, Role.KEY), *COLUMNS)),
-        Format(name, False, {} if "NOSR" in name else {"SUBJECT": f"{topic}-key"}),
+        LogicalSchema((Column("K", t.STRING, Role.KEY), *COLUMNS)),
+        FormatInfo(name, False, {} if "NOSR" in name else {"SUBJECT": f"{topic}-key"}),
         format_of(name, topic, **given),
     )
     nulls = {"K": "b", "TAGS": {}, "PLACE": None}
     rows: list[dict[str, Any]] = [{"K": "a", **ROW}, nulls]
     schema = arrow_schema(layout)
     columns = [
-        arrow_array([row.get(each.name) for row in rows], each.type)
-        for each in layout.schema.columns
+        arrow_array([row.get(column.name) for row in rows], column.type)
+        for column in layout.schema.columns
     ]
-    names = [each.name for each in layout.schema.columns]
+    names = [column.name for column in layout.schema.columns]
     made = pa.RecordBatch.from_arrays(columns, names=names)
     keys, values, _ = Encoder(layout, registry).encode(made)
     numbers = pa.array([0, 1], pa.int64())
@@ -313,8 +311,8 @@ def test_rows_come_back(name: str, nullable: str, registry: SchemaRegistry) -> N
 
 def test_a_single_value_stands_alone(theirs: Any, registry: SchemaRegistry) -> None:
     columns = [Column("K", t.INTEGER, Role.KEY)]
-    format_ = Format("AVRO", False, {"SUBJECT": "alone-key", "SCHEMA_FULL_NAME": "a.b.Key"})
-    half = half_of(format_, columns, of_key=True, registry=registry)
+    format_ = FormatInfo("AVRO", False, {"SUBJECT": "alone-key", "SCHEMA_FULL_NAME": "a.b.Key"})
+    half = codec_of(format_, columns, of_key=True, registry=registry)
     data = half.write_row([42])
     assert registry.version("alone-key").text == '"int"'
     assert AvroDeserializer(theirs)(data, context("alone")) == 42
@@ -324,26 +322,39 @@ def test_a_single_value_stands_alone(theirs: Any, registry: SchemaRegistry) -> N
 def test_the_schema_of_an_id_is_written_exactly(theirs: Any, registry: SchemaRegistry) -> None:
     registered = registry.register("by-id", "AVRO", json.dumps(ORDER))
     columns = [Column("id", t.BIGINT), Column("price", t.DOUBLE)]
-    format_ = Format("AVRO", True, {"SUBJECT": "x-value", "SCHEMA_ID": str(registered.id)})
-    half = half_of(format_, columns, of_key=False, registry=registry)
+    format_ = FormatInfo("AVRO", True, {"SUBJECT": "x-value", "SCHEMA_ID": str(registered.id)})
+    half = codec_of(format_, columns, of_key=False, registry=registry)
     data = half.write_row([1, 2.5])
     assert data is not None
-    assert framing.split(data)[0].id == registered.id
+    assert framing.split_frame(data)[0].id == registered.id
     assert AvroDeserializer(theirs)(data, context("x")) == {"id": 1, "name": None, "price": 2.5}
     with pytest.raises(ValueError, match="id is null"):
         half.write_row([None, 2.5])
 
 
-def test_without_a_registry_the_error_says_what_to_set() -> None:
-    half = half_of(format_of("AVRO", "t"), [Column("V", t.INTEGER)], of_key=False)
+def test_a_part_of_an_array_is_read_without_the_rest() -> None:
+    """A task reads a large batch in portions: each would copy the bytes of all of them."""
+    framed = [bytes(5) + b"%d" % number for number in range(100)]
+    frames = Frames(pa.array([None, b"", *framed], pa.binary())[42:52])
+    assert frames.data == b"".join(framed[40:50])
+    ((_, chosen),) = frames.groups
+    places, count = frames.places(chosen)
+    bounds = np.frombuffer(places, np.int32).reshape(count, 2).tolist()
+    assert [frames.data[start:end] for start, end in bounds] == [
+        b"%d" % number for number in range(40, 50)
+    ]
+
+
+def test_without_a_registry_the_error_names_the_setting() -> None:
+    half = codec_of(format_of("AVRO", "t"), [Column("V", t.INTEGER)], of_key=False)
     with pytest.raises(SqlError, match="no schema registry is configured") as caught:
         half.write_row([1])
     assert "ksql.schema.registry.url" in caught.value.remedy
 
 
 def test_a_registry_that_does_not_answer_loses_no_record() -> None:
-    """It is an error of the task, not of the records: Spark reads them again."""
+    """An error of the task, not of the records: Spark retries it."""
     away = SchemaRegistry("http://127.0.0.1:9", tries_max=1)
-    half = half_of(format_of("AVRO", "t"), [Column("V", t.INTEGER)], of_key=False, registry=away)
+    half = codec_of(format_of("AVRO", "t"), [Column("V", t.INTEGER)], of_key=False, registry=away)
     with pytest.raises(KafkaError, match="No schema registry answers"):
         half.read(pa.array([b"\0\0\0\0\1\2"], pa.binary()))

@@ -1,4 +1,4 @@
-"""Whatever is written is read back, in every format, of every type that it has."""
+"""Written values are read back, in every format, of every type."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.client import serde
 from ottla.rows import types as t
 from ottla.rows.formats import Decoder, Encoder, arrow_schema
 from ottla.rows.formats.arrow import arrow_array, arrow_type, python_values
-from ottla.rows.formats.json import Json
+from ottla.rows.formats.json import JsonFormat
 from ottla.rows.formats.json_fast import ROWS_MIN
 from ottla.rows.formats.json_values import parse_exact
-from ottla.rows.schema import Column, Format, Layout, Role, Schema
+from ottla.rows.schema import Column, FormatInfo, Layout, LogicalSchema, Role
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 MILLIS = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9998, 12, 30)).map(
-    lambda each: each.replace(microsecond=each.microsecond // 1000 * 1000, tzinfo=dt.UTC)
+    lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000, tzinfo=dt.UTC)
 )
 VALUES: dict[t.SqlType, st.SearchStrategy[Any]] = {
     t.BOOLEAN: st.booleans(),
@@ -60,42 +60,46 @@ NESTED: dict[t.SqlType, st.SearchStrategy[Any]] = {
 }
 
 
-def layout_of(columns: dict[str, t.SqlType], value: Format, key: Format | None = None) -> Layout:
+def layout_of(
+    columns: dict[str, t.SqlType], value: FormatInfo, key: FormatInfo | None = None
+) -> Layout:
     keys = (Column("K", t.STRING, Role.KEY),)
     return Layout(
-        Schema(keys + tuple(Column(name, each) for name, each in columns.items())),
-        key or Format("KAFKA"),
+        LogicalSchema(keys + tuple(Column(name, type_) for name, type_ in columns.items())),
+        key or FormatInfo("KAFKA"),
         value,
     )
 
 
 def rows_to_batch(layout: Layout, rows: list[dict[str, Any]]) -> pa.RecordBatch:
     columns = layout.schema.columns
-    arrays = [arrow_array([row[each.name] for row in rows], each.type) for each in columns]
+    arrays = [arrow_array([row[column.name] for row in rows], column.type) for column in columns]
     arrays.append(pa.array([row["ROWTIME"] for row in rows], pa.int64()))
-    return pa.RecordBatch.from_arrays(arrays, names=[*(each.name for each in columns), "ROWTIME"])
+    return pa.RecordBatch.from_arrays(
+        arrays, names=[*(column.name for column in columns), "ROWTIME"]
+    )
 
 
 def batch_to_rows(layout: Layout, batch: pa.RecordBatch) -> list[dict[str, Any]]:
     columns = layout.schema.columns
-    values = [python_values(batch.column(each.name), each.type) for each in columns]
-    names = [each.name for each in columns]
+    values = [python_values(batch.column(column.name), column.type) for column in columns]
+    names = [column.name for column in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def check(layout: Layout, rows: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """By whole columns, and one by one: the bytes and the rows are the same."""
+    """By columns and one by one: bytes and rows are equal."""
     encoder, decoder = Encoder(layout), Decoder(layout)
     keys, values, times = encoder.encode(rows_to_batch(layout, rows))
     singly = [encoder.record(row) for row in rows]
-    assert keys.to_pylist() == [each[0] for each in singly]
+    assert keys.to_pylist() == [pair[0] for pair in singly]
     written = values.to_pylist()
     if layout.value_format.name == "JSON":
-        assert [None if each is None else json.loads(each) for each in written] == [
-            None if each[1] is None else json.loads(each[1]) for each in singly
+        assert [None if text is None else json.loads(text) for text in written] == [
+            None if pair[1] is None else json.loads(pair[1]) for pair in singly
         ]
     elif layout.value_format.name == "KAFKA":
-        assert written == [each[1] for each in singly]
+        assert written == [pair[1] for pair in singly]
     offsets = pa.array(range(len(rows)), pa.int64())
     partitions = pa.array([3] * len(rows), pa.int32())
     batch, bad = decoder.decode(keys, values, times, partitions, offsets, None)
@@ -114,8 +118,8 @@ def check(layout: Layout, rows: list[dict[str, Any]], expected: list[dict[str, A
 @given(data=st.data())
 def test_json_round_trip(type_: t.SqlType, wrapped: bool, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | {**VALUES, **NESTED}[type_], max_size=40))
-    layout = layout_of({"V": type_}, Format("JSON", wrapped))
-    rows = [{"K": str(n), "V": each, "ROWTIME": n} for n, each in enumerate(values)]
+    layout = layout_of({"V": type_}, FormatInfo("JSON", wrapped))
+    rows = [{"K": str(n), "V": value, "ROWTIME": n} for n, value in enumerate(values)]
     check(layout, rows, [{"K": row["K"], "V": row["V"]} for row in rows])
 
 
@@ -123,23 +127,23 @@ def test_json_round_trip(type_: t.SqlType, wrapped: bool, data: st.DataObject) -
 @given(data=st.data())
 def test_json_of_all_types_together(data: st.DataObject) -> None:
     kinds = {**VALUES, **NESTED}
-    columns = {f"C{n}": each for n, each in enumerate(kinds)}
-    row = st.fixed_dictionaries({name: st.none() | kinds[each] for name, each in columns.items()})
+    columns = {f"C{n}": kind for n, kind in enumerate(kinds)}
+    row = st.fixed_dictionaries({name: st.none() | kinds[kind] for name, kind in columns.items()})
     rows = data.draw(st.lists(row, max_size=5))
-    given_rows = [{"K": "k", "ROWTIME": 0, **each} for each in rows]
-    layout = layout_of(columns, Format("JSON"))
-    check(layout, given_rows, [{"K": "k", **each} for each in rows])
+    given_rows = [{"K": "k", "ROWTIME": 0, **given_row} for given_row in rows]
+    layout = layout_of(columns, FormatInfo("JSON"))
+    check(layout, given_rows, [{"K": "k", **row} for row in rows])
 
 
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_delimited_round_trip(data: st.DataObject) -> None:
     delimiter = data.draw(st.sampled_from([",", "SPACE", "TAB", "|", ";", "^", "]", "-", "\\"]))
-    columns = {f"C{n}": each for n, each in enumerate(VALUES)}
-    row = st.fixed_dictionaries({name: st.none() | VALUES[each] for name, each in columns.items()})
+    columns = {f"C{n}": kind for n, kind in enumerate(VALUES)}
+    row = st.fixed_dictionaries({name: st.none() | VALUES[kind] for name, kind in columns.items()})
     rows = data.draw(st.lists(row, max_size=5))
-    layout = layout_of(columns, Format("DELIMITED", properties={"VALUE_DELIMITER": delimiter}))
-    given_rows = [{"K": "k", "ROWTIME": 0, **each} for each in rows]
+    layout = layout_of(columns, FormatInfo("DELIMITED", properties={"VALUE_DELIMITER": delimiter}))
+    given_rows = [{"K": "k", "ROWTIME": 0, **given_row} for given_row in rows]
     # An empty field is null: there is no empty text.
     expected = [
         {
@@ -154,8 +158,8 @@ def test_delimited_round_trip(data: st.DataObject) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(TEXTS.filter(bool), min_size=3, max_size=3), max_size=5))
 def test_delimited_is_what_csv_reads(rows: list[list[str]]) -> None:
-    layout = layout_of(dict.fromkeys("ABC", t.STRING), Format("DELIMITED"))
-    names = [dict(zip("ABC", each, strict=True), K="k", ROWTIME=0) for each in rows]
+    layout = layout_of(dict.fromkeys("ABC", t.STRING), FormatInfo("DELIMITED"))
+    names = [dict(zip("ABC", row, strict=True), K="k", ROWTIME=0) for row in rows]
     _, values, _ = Encoder(layout).encode(rows_to_batch(layout, names))
     for value, row in zip(values.to_pylist(), rows, strict=True):
         found = list(csv.reader(io.StringIO(value.decode(), newline=""), strict=True))
@@ -181,28 +185,30 @@ def test_delimited_is_what_csv_reads(rows: list[list[str]]) -> None:
 @given(data=st.data())
 def test_kafka_is_what_java_writes(type_: t.SqlType, other: Any, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | VALUES[type_], max_size=10))
-    layout = layout_of({"V": type_}, Format("KAFKA"))
-    rows = [{"K": "k", "V": each, "ROWTIME": 0} for each in values]
+    layout = layout_of({"V": type_}, FormatInfo("KAFKA"))
+    rows = [{"K": "k", "V": value, "ROWTIME": 0} for value in values]
     _, written, _ = Encoder(layout).encode(rows_to_batch(layout, rows))
     assert written.to_pylist() == [None if v is None else other.to_bytes(v) for v in values]
-    check(layout, rows, [{"K": "k", "V": each} for each in values])
+    check(layout, rows, [{"K": "k", "V": value} for value in values])
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.none() | st.integers(0, 9), st.none() | TEXTS), max_size=5))
 def test_a_json_key_of_two_columns(keys: list[tuple[int | None, str | None]]) -> None:
     columns = (Column("A", t.INTEGER, Role.KEY), Column("b", t.STRING, Role.KEY))
-    layout = Layout(Schema((*columns, Column("V", t.INTEGER))), Format("JSON"), Format("JSON"))
+    layout = Layout(
+        LogicalSchema((*columns, Column("V", t.INTEGER))), FormatInfo("JSON"), FormatInfo("JSON")
+    )
     rows = [{"A": a, "b": b, "V": 1, "ROWTIME": 0} for a, b in keys]
     check(layout, rows, [{"A": a, "b": b, "V": 1} for a, b in keys])
 
 
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
-def test_regular_objects_in_large_numbers(data: st.DataObject) -> None:
-    """So many that Arrow's own reader is tried."""
+def test_regular_objects_are_written_in_bulk(data: st.DataObject) -> None:
+    """Enough rows that Arrow's reader is used."""
     inner = t.struct(("A", t.INTEGER), ("Bb", t.array(t.struct(("X", t.TIMESTAMP)))))
-    columns = {f"C{n}": each for n, each in enumerate(VALUES)} | {"U": inner}
+    columns = {f"C{n}": kind for n, kind in enumerate(VALUES)} | {"U": inner}
     element = st.none() | st.fixed_dictionaries({"X": st.none() | MILLIS})
     value = st.fixed_dictionaries(
         {
@@ -211,33 +217,39 @@ def test_regular_objects_in_large_numbers(data: st.DataObject) -> None:
         }
     )
     row = st.fixed_dictionaries(
-        {name: st.none() | VALUES[each] for name, each in columns.items() if each in VALUES}
+        {name: st.none() | VALUES[kind] for name, kind in columns.items() if kind in VALUES}
         | {"U": st.none() | value}
     )
     rows = data.draw(st.lists(row, min_size=1, max_size=6)) * 600
-    # Infinity is text, which only the other way of reading takes for a number.
-    rows = [each for each in rows if each["C3"] is None or math.isfinite(each["C3"])]
-    layout = layout_of(columns, Format("JSON"))
-    given_rows = [{"K": "k", "ROWTIME": 0, **each} for each in rows]
+    # Infinity is text, which only the slow path reads as a number.
+    rows = [
+        given_row for given_row in rows if given_row["C3"] is None or math.isfinite(given_row["C3"])
+    ]
+    layout = layout_of(columns, FormatInfo("JSON"))
+    given_rows = [{"K": "k", "ROWTIME": 0, **row} for row in rows]
     encoded = Encoder(layout).encode(rows_to_batch(layout, given_rows))
-    lowered = [each.replace(b'"Bb"', b'"bB"') for each in encoded[1].to_pylist()]
-    half = Json(layout.schema.value)
+    lowered = [text.replace(b'"Bb"', b'"bB"') for text in encoded[1].to_pylist()]
+    half = JsonFormat(layout.schema.value)
     arrays = half._fast.read(pa.array(lowered, pa.binary()))
     one_by_one, problems = half._read(lowered, parse_exact, half._exact)
     assert problems == {}
     if len(rows) >= ROWS_MIN:
         assert arrays is not None
-        assert [each.to_pylist() for each in arrays] == [each.to_pylist() for each in one_by_one]
-        assert [each.type for each in arrays] == [each.type for each in one_by_one]
+        assert [array.to_pylist() for array in arrays] == [
+            array.to_pylist() for array in one_by_one
+        ]
+        assert [array.type for array in arrays] == [array.type for array in one_by_one]
 
 
-def test_numbers_that_json_has_not_are_text() -> None:
-    layout = layout_of({"V": t.DOUBLE}, Format("JSON"))
-    rows = [{"K": "k", "V": each, "ROWTIME": 0} for each in (math.nan, math.inf, -math.inf, 1.0)]
+def test_numbers_outside_json_are_written_as_text() -> None:
+    layout = layout_of({"V": t.DOUBLE}, FormatInfo("JSON"))
+    rows = [
+        {"K": "k", "V": number, "ROWTIME": 0} for number in (math.nan, math.inf, -math.inf, 1.0)
+    ]
     _, values, times = Encoder(layout).encode(rows_to_batch(layout, rows))
     texts = ["NaN", "Infinity", "-Infinity"]
     assert values.to_pylist() == [
-        *(f'{{"V":"{each}"}}'.encode() for each in texts),
+        *(f'{{"V":"{text}"}}'.encode() for text in texts),
         b'{"V":1.0}',
     ]
     batch, bad = Decoder(layout).decode(pa.nulls(4, pa.binary()), values, times, times, times)
@@ -245,8 +257,22 @@ def test_numbers_that_json_has_not_are_text() -> None:
     assert str(batch.column("V").to_pylist()) == "[nan, inf, -inf, 1.0]"
 
 
+@settings(max_examples=100, deadline=None)
+@given(numbers=st.lists(st.floats() | st.floats(1e-12, 1e-3) | st.floats(1e8, 1e18), min_size=1))
+@example(numbers=[1e-4, 1e-5, 1e-7, 0.00012, 1e10, 12345678901.5, 1e15, 1e16, -0.0, 0.0])
+@pytest.mark.parametrize("type_", [t.DOUBLE, t.array(t.DOUBLE)], ids=str)
+def test_the_bytes_of_a_number_are_those_of_a_row_of_its_own(
+    type_: t.SqlType, numbers: list[float]
+) -> None:
+    """The bytes of a key decide its partition."""
+    values = numbers if type_ is t.DOUBLE else [[number, None] for number in numbers]
+    codec = JsonFormat((Column("K", type_, Role.KEY),), wrapped=False)
+    written = codec.write([arrow_array([*values, None], type_)], len(values) + 1).to_pylist()
+    assert written == [codec.write_row([value]) for value in [*values, None]]
+
+
 def test_a_decimal_is_written_without_an_exponent() -> None:
-    layout = layout_of({"V": t.decimal(10, 8)}, Format("JSON"))
+    layout = layout_of({"V": t.decimal(10, 8)}, FormatInfo("JSON"))
     row = {"K": "k", "V": Decimal("1E-8"), "ROWTIME": 0}
     _, values, _ = Encoder(layout).encode(rows_to_batch(layout, [row]))
     assert values.to_pylist() == [b'{"V":0.00000001}']
@@ -260,8 +286,24 @@ def test_arrow_types_are_those_that_spark_takes() -> None:
 
 @pytest.mark.parametrize("name", ["JSON", "DELIMITED", "KAFKA", "NONE"])
 def test_rows_without_key_columns_have_no_key(name: str) -> None:
-    layout = Layout(Schema((Column("A", t.INTEGER),)), Format(name), Format("JSON"))
+    layout = Layout(LogicalSchema((Column("A", t.INTEGER),)), FormatInfo(name), FormatInfo("JSON"))
     batch = rows_to_batch(layout, [{"A": 1, "ROWTIME": 0}])
     keys, values, _ = Encoder(layout).encode(batch)
     assert (keys.to_pylist(), values.to_pylist()) == ([None], [b'{"A":1}'])
     assert Encoder(layout).record({"A": 1, "ROWTIME": 0})[0] is None
+
+
+def test_a_record_without_value_has_no_key_of_its_time() -> None:
+    """PARTITION BY id, ROWTIME: the timestamp stays."""
+    columns = (Column("ID", t.INTEGER, Role.KEY), Column("ROWTIME", t.BIGINT, Role.KEY))
+    schema = LogicalSchema((*columns, Column("V", t.INTEGER)))
+    layout = Layout(schema, FormatInfo("JSON"), FormatInfo("JSON"), always_keyed=True)
+    rows = [
+        {"ID": 1, "V": 2, "ROWTIME": 10, "__DELETED": False},
+        {"ID": None, "V": None, "ROWTIME": 12, "__DELETED": True},
+    ]
+    batch = pa.RecordBatch.from_pylist(rows)
+    keys, values, timestamps = Encoder(layout).encode(batch)
+    assert keys.to_pylist() == [b'{"ID":1,"ROWTIME":10}', b'{"ID":null,"ROWTIME":null}']
+    assert values.to_pylist() == [b'{"V":2}', None]
+    assert timestamps.to_pylist() == [10, 12]

@@ -1,4 +1,4 @@
-"""Transactions, told as transcripts: an event on a line, and below it what the coordinator does."""
+"""Transactions as transcripts: an event on a line, and below it the coordinator's results."""
 
 from __future__ import annotations
 

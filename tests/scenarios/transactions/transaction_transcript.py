@@ -1,7 +1,7 @@
-"""Plays a scenario against a TransactionShard, and writes down what comes of it.
+"""Plays a scenario against a TransactionCoordinatorShard, and records the results.
 
-A line that begins in the first column is an event or, after `#`, a remark. Lines below it that are
-indented were written here:
+A line that begins in the first column is an event or, after `#`, a comment. Indented lines below
+it are the results:
 
     reply               a end: NONE producer 0 epoch 1
     record appended     + x: Ongoing producer 0 epoch 0, t-0 t-1
@@ -18,12 +18,12 @@ Events (a client's options stay as they were until changed):
     end a commit        or abort; tv=1 is EndTxn before v5; epoch= producer= say something else
                         (`init a deaf`, `end a commit deaf`: the answer is lost)
     epoch a 32766       the producer, and the coordinator, have come to this epoch
-    away t-0            its leader is not there: markers cannot be written; CODE= another reason
+    away t-0            its leader is down: markers cannot be written; CODE= another error
     back t-0
-    wait 3000           milliseconds pass, and what is due happens
+    wait 3000           milliseconds pass; due deadlines fire
     fail NOT_ENOUGH_REPLICAS    the next append ends in this error
     config max_timeout_ms=1000
-    no-ids, ids         producer ids run out, and are there again
+    no-ids, ids         producer ids run out, and are available again
     restart             a new shard is loaded from what was appended
     describe x          list state=Ongoing producer=0 longer=100 like=x.*
 """
@@ -33,10 +33,11 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field, replace
 
-from ottla.coordinator.transactions.describing import described, listed
-from ottla.coordinator.transactions.keys import read_key, read_value, write_key, write_value
-from ottla.coordinator.transactions.outcome import Outcome, Result
-from ottla.coordinator.transactions.shard import TransactionConfig, TransactionShard
+from ottla.coordinator.result import CoordinatorResult
+from ottla.coordinator.transactions.describe import describe_transaction, transaction_listings
+from ottla.coordinator.transactions.records import read_key, read_value, write_key, write_value
+from ottla.coordinator.transactions.result import TransactionResult
+from ottla.coordinator.transactions.shard import TransactionConfig, TransactionCoordinatorShard
 from ottla.coordinator.transactions.transaction import NO_PRODUCER_ID
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
@@ -48,7 +49,7 @@ COORDINATOR_EPOCH = 3
 
 @dataclass
 class Client:
-    """What a producer remembers, and the options that it was last given."""
+    """A producer's memory, and its last options."""
 
     name: str
     producer_id: int = -1
@@ -64,7 +65,7 @@ class Client:
         return 2 if self.options.get("tv", "2") == "2" else 0
 
 
-class Play:
+class TransactionTranscript:
     def __init__(self) -> None:
         self.now_ms = START_MS
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -78,8 +79,8 @@ class Play:
         self.shard = self.new_shard()
         self.shard.loaded(self.now_ms)
 
-    def new_shard(self) -> TransactionShard:
-        return TransactionShard(
+    def new_shard(self) -> TransactionCoordinatorShard:
+        return TransactionCoordinatorShard(
             0, coordinator_epoch=COORDINATOR_EPOCH, config=self.config, ids=self.take_id
         )
 
@@ -205,8 +206,10 @@ class Play:
             if found is None:
                 self.say(f"{name}: not known")
                 continue
-            shown = described(name, found)
-            where = [f"{each.topic}-{index}" for each in shown.topics for index in each.partitions]
+            shown = describe_transaction(name, found)
+            where = [
+                f"{topic.topic}-{index}" for topic in shown.topics for index in topic.partitions
+            ]
             producer = f"producer {shown.producer_id} epoch {shown.producer_epoch}"
             self.say(f"{name}: {shown.transaction_state} {producer} {' '.join(where)}".rstrip())
 
@@ -217,17 +220,19 @@ class Play:
             duration_filter=int(options.get("longer", "-1")),
             transactional_id_pattern=options.get("like"),
         )
-        response = listed(self.shard.transactions.items(), request, now_ms=self.now_ms)
+        response = transaction_listings(
+            self.shard.transactions.items(), request, now_ms=self.now_ms
+        )
         if response.error_code:
             self.say(ErrorCode(response.error_code).name)
         for name in response.unknown_state_filters:
             self.say(f"no such state: {name}")
-        for each in response.transaction_states:
-            self.say(f"{each.transactional_id}: {each.transaction_state} of {each.producer_id}")
+        for state in response.transaction_states:
+            self.say(f"{state.transactional_id}: {state.transaction_state} of {state.producer_id}")
 
-    # -- what comes of them
+    # -- responses
 
-    def carry_out(self, outcome: Outcome) -> None:
+    def carry_out(self, outcome: CoordinatorResult) -> None:
         if outcome.records and self.failure is not None:
             self.say(f"append failed: {self.failure.name}")
             failure, self.failure = self.failure, None
@@ -241,19 +246,19 @@ class Play:
             self.tell(token, result)
         for markers in outcome.markers:
             codes = {}
-            for each in markers.partitions:
-                codes[each] = self.away.get(each, ErrorCode.NONE)
-                name = f"{each[0]}-{each[1]}"
-                if codes[each] is ErrorCode.NONE:
+            for partition in markers.partitions:
+                codes[partition] = self.away.get(partition, ErrorCode.NONE)
+                name = f"{partition[0]}-{partition[1]}"
+                if codes[partition] is ErrorCode.NONE:
                     what = "commit" if markers.commit else "abort"
                     who = f"producer {markers.producer_id} epoch {markers.producer_epoch}"
                     assert markers.coordinator_epoch == COORDINATOR_EPOCH
                     self.say(f"! {name} {what} {who}")
                 else:
-                    self.say(f"? {name} {codes[each].name}")
+                    self.say(f"? {name} {codes[partition].name}")
             self.carry_out(self.shard.marked(markers, codes, now_ms=self.now_ms))
 
-    def tell(self, token: object, result: Result) -> None:
+    def tell(self, token: object, result: TransactionResult) -> None:
         assert isinstance(token, tuple)
         client, what = token
         line = f"{client.name} {what}: {result.code.name}"
@@ -287,8 +292,8 @@ def shown_record(key: bytes, value: bytes | None) -> str:
 
 
 def replay(text: str) -> str:
-    """The scenario as it goes today: remarks and events as they stand, the rest written anew."""
-    play = Play()
+    """The scenario with current results: comments and events are kept, the rest is rewritten."""
+    play = TransactionTranscript()
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith(" "):

@@ -1,4 +1,4 @@
-"""One broker for all tests of the sink; each test has topics and queries of its own."""
+"""One broker for all tests of the sink; each test has its own topics and queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the sink share: rows as Spark gives them, and topics read back."""
+"""Helpers for tests of the sink: rows as Spark passes them, and topics read back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from ottla.client.protocol.connection import BrokerConnection
 from ottla.client.protocol.connection_pool import ConnectionPool
-from ottla.records.batch import Origin, check_batches
+from ottla.records.batch import AppendOrigin, check_batches
 from ottla.records.record import Record, read_records
-from ottla.spark.sink.decisions import Identity
+from ottla.spark.sink.commit_log import SinkIdentity
 from ottla.spark.sink.options import WriteOptions, write_options
-from ottla.spark.sink.writing import Turn
+from ottla.spark.sink.task_attempt import TaskAttempt
 from ottla.testing import LocalCluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -39,32 +39,32 @@ def topic(
 
 def turn(
     query: str = "", *, batch: int = 0, run: str = "run", task: int = 0, attempt: int = 0
-) -> Turn:
+) -> TaskAttempt:
     query = query or f"query-{next(_numbers)}"
-    return Turn(Identity(query), batch, run, task, attempt)
+    return TaskAttempt(SinkIdentity(query), batch, run, task, attempt)
 
 
 def rows(*values: str, **columns: list[Any]) -> list[pa.RecordBatch]:
     """One Arrow batch."""
     arrays = {"value": pa.array(values, pa.string())}
-    arrays |= {name: pa.array(each) for name, each in columns.items()}
+    arrays |= {name: pa.array(values) for name, values in columns.items()}
     return [pa.RecordBatch.from_pydict(arrays)]
 
 
 def committed(broker: LocalCluster, name: str) -> list[Record]:
-    """What a reader of committed records finds, partition by partition."""
+    """The records that a read_committed consumer finds, by partition."""
     with ConnectionPool(broker.bootstrap_servers) as lines:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
         (found,) = lines.call(asked, ApiKey.METADATA, MetadataResponse).topics
-        indexes = sorted(each.partition_index for each in found.partitions)
-        line = lines.line(found.partitions[0].leader_id)
+        indexes = sorted(partition.partition_index for partition in found.partitions)
+        line = lines.connection(found.partitions[0].leader_id)
         return [
             record for index in indexes for record in partition_records(line, found.topic_id, index)
         ]
 
 
 def partition_records(line: BrokerConnection, topic_id: bytes, index: int) -> Iterator[Record]:
-    """Up to the first transaction that is open, without those that were aborted."""
+    """Up to the first open transaction, without aborted ones."""
     position = 0
     while True:
         wanted = FetchPartition(index, fetch_offset=position, partition_max_bytes=1 << 20)
@@ -79,16 +79,19 @@ def partition_records(line: BrokerConnection, topic_id: bytes, index: int) -> It
         part = answer.responses[0].partitions[0]
         assert part.error_code == 0, part.error_code
         data = bytes(part.records or b"")
-        headers = check_batches(data, batch_size_max=1 << 30, origin=Origin.LEADER)
+        headers = check_batches(data, batch_size_max=1 << 30, origin=AppendOrigin.LEADER)
         if not headers:
             assert position >= part.last_stable_offset
             return
         aborted = {
-            (each.producer_id, each.first_offset) for each in part.aborted_transactions or ()
+            (aborted_transaction.producer_id, aborted_transaction.first_offset)
+            for aborted_transaction in part.aborted_transactions or ()
         }
         skipped: set[int] = set()
         for header in headers:
-            skipped |= {each for each, first in aborted if first == header.base_offset}
+            skipped |= {
+                producer_id for producer_id, first in aborted if first == header.base_offset
+            }
             if header.control:
                 skipped.discard(header.producer_id)
             elif not (header.transactional and header.producer_id in skipped):
@@ -97,4 +100,4 @@ def partition_records(line: BrokerConnection, topic_id: bytes, index: int) -> It
 
 
 def values(broker: LocalCluster, name: str) -> list[str]:
-    return [(each.value or b"").decode() for each in committed(broker, name)]
+    return [(record.value or b"").decode() for record in committed(broker, name)]

@@ -19,7 +19,7 @@ KNOWN = {
 
 
 def plain(data: bytes) -> int:
-    """The same, written as one reads it, a key at a time."""
+    """The same, written plainly, one key at a time."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     h = 0x9747B28C ^ len(data)
     whole = len(data) // 4 * 4
@@ -35,22 +35,22 @@ def plain(data: bytes) -> int:
 
 def test_known_hashes() -> None:
     hashes = murmur2(pa.array(list(KNOWN), pa.binary()))
-    assert [int(each) for each in hashes.view("int32")] == list(KNOWN.values())
+    assert [int(hash_) for hash_ in hashes.view("int32")] == list(KNOWN.values())
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_keys_hash_as_one_by_one(seed: int) -> None:
+def test_column_hashes_equal_single_hashes(seed: int) -> None:
     draw = random.Random(seed)
     keys = [draw.randbytes(draw.randrange(50)) for _ in range(500)]
     column = pa.array([b"before", *keys, b"behind"], pa.binary()).slice(1, len(keys))
-    assert [int(each) for each in murmur2(column)] == [plain(each) for each in keys]
+    assert [int(hash_) for hash_ in murmur2(column)] == [plain(key) for key in keys]
 
 
 def test_partitions_are_never_negative() -> None:
-    keys = pa.array([b"%d" % each for each in range(1000)], pa.binary())
+    keys = pa.array([b"%d" % number for number in range(1000)], pa.binary())
     assert set(partitions_of(keys, 7).tolist()) == set(range(7))
 
 
-def test_no_keys_have_no_hashes() -> None:
+def test_an_empty_column_has_no_hashes() -> None:
     assert len(murmur2(pa.array([], pa.binary()))) == 0
     assert murmur2(pa.array([None, b""], pa.binary())).tolist() == [plain(b"")] * 2

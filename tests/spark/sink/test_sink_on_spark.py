@@ -30,8 +30,8 @@ def stream(spark: SparkSession, broker: LocalCluster, name: str) -> DataFrame:
 
 def fill(broker: LocalCluster, name: str, texts: list[str]) -> None:
     with broker.producer(value=str) as producer:
-        for each in texts:
-            producer.send(name, each)
+        for text in texts:
+            producer.send(name, text)
 
 
 def to_the_end(query: Any) -> None:
@@ -49,7 +49,7 @@ def test_a_batch_of_rows(spark: SparkSession, broker: LocalCluster) -> None:
         assert sorted(map(int, values(broker, name))) == list(range(100))
 
 
-def test_rows_that_the_sink_refuses(spark: SparkSession, broker: LocalCluster) -> None:
+def test_the_sink_refuses_invalid_rows(spark: SparkSession, broker: LocalCluster) -> None:
     rows = spark.range(1).write.format("ottla").mode("append")
     with pytest.raises(Exception, match="Required attribute 'value' not found"):
         rows.option("kafka.bootstrap.servers", broker.bootstrap_servers).save()
@@ -57,7 +57,7 @@ def test_rows_that_the_sink_refuses(spark: SparkSession, broker: LocalCluster) -
 
 def test_topic_to_topic(spark: SparkSession, broker: LocalCluster, tmp_path: Path) -> None:
     source, target = topic(broker, 2), topic(broker, 2)
-    texts = [str(each) for each in range(200)]
+    texts = [str(number) for number in range(200)]
     rows = stream(spark, broker, source).selectExpr("value as key", "value")
     writer = (
         rows.writeStream.format("ottla")
@@ -72,8 +72,8 @@ def test_topic_to_topic(spark: SparkSession, broker: LocalCluster, tmp_path: Pat
     assert sorted(values(broker, target)) == sorted(texts)
 
 
-def test_a_stream_into_a_topic_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
-    """As Spark's own sink: the broker makes it. Batches without rows in between change nothing."""
+def test_a_stream_into_an_absent_topic_fails(spark: SparkSession, tmp_path: Path) -> None:
+    """As with Spark's own sink, the broker creates it. Empty batches in between change nothing."""
     with LocalCluster() as own:
         own.create_topic("source")
         rows = stream(spark, own, "source").selectExpr("value").where("value not like 'no%'")
@@ -90,7 +90,7 @@ def test_a_stream_into_a_topic_that_is_not_there(spark: SparkSession, tmp_path: 
         assert values(own, "new") == ["a", "d"]
 
 
-def test_a_batch_that_runs_again_is_not_written_again(
+def test_a_repeated_batch_is_not_written_twice(
     spark: SparkSession, broker: LocalCluster, tmp_path: Path
 ) -> None:
     """Twice in each batch, by a foreachBatch; and the commit of the last batch is forgotten."""
@@ -110,8 +110,8 @@ def test_a_batch_that_runs_again_is_not_written_again(
         .trigger(availableNow=True)
     )
     to_the_end(writer.start())
-    for each in (tmp_path / "checkpoint" / "commits").iterdir():
-        each.unlink()
+    for entry in (tmp_path / "checkpoint" / "commits").iterdir():
+        entry.unlink()
     to_the_end(writer.start())
     assert values(broker, one) == ["a", "b"]
     assert sorted(values(broker, two)) == ["a", "a", "b", "b"]

@@ -1,4 +1,4 @@
-"""Options and columns that the sink takes, and what it says about others."""
+"""The options and columns of the sink, and its errors for others."""
 
 from __future__ import annotations
 
@@ -21,11 +21,19 @@ from pyspark.sql.types import (
 
 from ottla.client.delivery import Delivery
 from ottla.records.compression import ZSTD
-from ottla.rows.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
+from ottla.rows.schema import (
+    Column,
+    FormatInfo,
+    Layout,
+    LogicalSchema,
+    Role,
+    WindowInfo,
+    WindowKind,
+)
 from ottla.rows.types import BIGINT, STRING
 from ottla.spark.sink.options import SinkError, WriteOptions, write_options
 from ottla.spark.sink.partitioner import Partitioner
-from ottla.spark.sink.rows import check_columns, reader
+from ottla.spark.sink.topic_records import check_columns, reader
 from ottla.spark.sink.writers import batch_writer
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -33,23 +41,23 @@ HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 )
 LAYOUT = Layout(
-    Schema((Column("ID", BIGINT, Role.KEY), Column("NAME", STRING))),
-    Format("KAFKA"),
-    Format("JSON"),
+    LogicalSchema((Column("ID", BIGINT, Role.KEY), Column("NAME", STRING))),
+    FormatInfo("KAFKA"),
+    FormatInfo("JSON"),
 )
 
 
 def schema(**columns: DataType) -> StructType:
-    return StructType([StructField(name, each) for name, each in columns.items()])
+    return StructType([StructField(name, type_) for name, type_ in columns.items()])
 
 
-def test_what_is_not_said_is_usual() -> None:
+def test_unset_options_have_the_usual_defaults() -> None:
     assert write_options({**SERVERS, "topic": "t"}) == WriteOptions(
         "localhost:9092", {}, topic="t", delivery=None
     )
 
 
-def test_settings_of_producers_are_honoured_where_they_mean_something() -> None:
+def test_meaningful_producer_settings_are_honoured() -> None:
     given = write_options(
         {
             **SERVERS,
@@ -72,14 +80,14 @@ def test_settings_of_producers_are_honoured_where_they_mean_something() -> None:
     [
         ({"kafka.bootstrap.servers": ""}, "'kafka.bootstrap.servers' must be specified"),
         ({"kafka.key.serializer": "x"}, "'key.serializer' is not supported"),
-        ({"kafka.transactional.id": "x"}, "transactional ids of its own"),
-        ({"kafka.acks": "2"}, "kafka.acks is one of all, -1, 1, 0"),
+        ({"kafka.transactional.id": "x"}, "chooses its transactional ids"),
+        ({"kafka.acks": "2"}, "kafka.acks must be one of all, -1, 1, 0"),
         ({"kafka.acks": "1", "ottla.delivery": "exactly_once"}, "needs kafka.acks=all"),
         ({"kafka.compression.type": "rar"}, "none, gzip, snappy, lz4, zstd"),
-        ({"kafka.batch.size": "big"}, "batch.size is a number"),
-        ({"ottla.delivery": "at_most_once"}, "at_most_once can't be promised"),
+        ({"kafka.batch.size": "big"}, "batch.size must be a number"),
+        ({"ottla.delivery": "at_most_once"}, "at_most_once is not possible"),
         ({"ottla.sink": "x"}, "there is no option ottla.sink"),
-        ({"ottla.sink.name": "a b"}, "is no name"),
+        ({"ottla.sink.name": "a b"}, "is not a valid name"),
         ({"ottla.layout": "{}"}, "ottla.layout needs the option topic"),
         ({"ottla.layout": "{}", "ottla.layouts": "[]"}, "give one of them"),
         ({"ottla.layouts": "[1]"}, "ottla.layouts is a JSON list"),
@@ -87,7 +95,7 @@ def test_settings_of_producers_are_honoured_where_they_mean_something() -> None:
         ({"ottla.batch.first": "1"}, "belong together"),
     ],
 )
-def test_options_that_are_wrong(given: dict[str, str], words: str) -> None:
+def test_wrong_options_are_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(SinkError) as caught:
         write_options({**SERVERS, **given})
     assert words in str(caught.value)
@@ -119,7 +127,7 @@ def test_columns_of_the_kafka_sink_are_taken() -> None:
         ({"value": StringType(), "headers": StringType()}, "headers attribute type must be"),
     ],
 )
-def test_columns_that_are_wrong(columns: dict[str, DataType], words: str) -> None:
+def test_wrong_columns_are_refused(columns: dict[str, DataType], words: str) -> None:
     topic = {} if "topic option" in words else {"topic": "t"}
     with pytest.raises(SinkError) as caught:
         check_columns(schema(**columns), write_options({**SERVERS, **topic}))
@@ -140,7 +148,7 @@ def test_typed_rows_are_encoded_by_their_layout() -> None:
     (records,) = reader(given)(batch)
     assert records.topic == "t"
     assert records.columns.keys.to_pylist() == [(1).to_bytes(8, "big"), (2).to_bytes(8, "big")]
-    assert [json.loads(each) for each in records.columns.values.to_pylist()] == [
+    assert [json.loads(value) for value in records.columns.values.to_pylist()] == [
         {"NAME": "a"},
         {"NAME": None},
     ]
@@ -154,12 +162,12 @@ def test_each_column_of_a_fan_out_goes_to_its_topic() -> None:
     ]
     given = write_options({**SERVERS, "ottla.layouts": json.dumps(outputs)})
     kind = pa.struct([("ID", pa.int64()), ("NAME", pa.string()), ("ROWTIME", pa.int64())])
-    rows = [{"ID": each, "NAME": "n", "ROWTIME": 9} for each in range(3)]
+    rows = [{"ID": number, "NAME": "n", "ROWTIME": 9} for number in range(3)]
     batch = pa.RecordBatch.from_arrays(
         [pa.array([rows[0], None, rows[2]], kind), pa.array([None, rows[1], None], kind)],
         names=["one", "two"],
     )
-    found = {each.topic: each.columns.keys.to_pylist() for each in reader(given)(batch)}
+    found = {cells.topic: cells.columns.keys.to_pylist() for cells in reader(given)(batch)}
     assert found == {
         "t1": [(0).to_bytes(8, "big"), (2).to_bytes(8, "big")],
         "t2": [(1).to_bytes(8, "big")],
@@ -173,7 +181,7 @@ def test_all_windows_of_a_key_are_in_one_partition() -> None:
         LAYOUT.schema,
         LAYOUT.key_format,
         LAYOUT.value_format,
-        windowed=Windowed(WindowKind.TUMBLING, 1000),
+        windowed=WindowInfo(WindowKind.TUMBLING, 1000),
     )
     given = write_options({**SERVERS, "topic": "t", "ottla.layout": layout.to_json()})
     batch = pa.RecordBatch.from_pydict(

@@ -1,4 +1,4 @@
-"""A failed query says what to do."""
+"""Remedies for failed queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_a_known_cause_has_a_remedy_and_no_options_of_the_source() -> None:
     )
     assert advised("CTAS_T_1", cause).splitlines() == [
         "DataLost: Some data may have been missed: orders-0 is gone (STREAM_FAILED)",
-        "What it had not read yet is gone: TERMINATE it and create it again, to begin anew.",
+        "Records were deleted before the query read them: TERMINATE it and create it again.",
     ]
     assert advised("Q", "there is no topic T").endswith("RESUME Q; or TERMINATE Q;")
     state = "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match"

@@ -1,12 +1,10 @@
-"""The lease: who has it, who gets it next, and that nobody stops asking for it."""
+"""The lease: its holder, its next holder, and retries."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-
-import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.sql.engine import lease as module
@@ -35,6 +33,8 @@ class Server:
             group="runner",
             changed=self._changed,
             prepare=self._prepare,
+            session_ms=6000,  # no broker allows less
+            retry_s=0.05,
         )
         self.lease.start()
 
@@ -49,8 +49,7 @@ class Server:
                 admin.topics.create("commands", 1)
 
 
-def test_one_has_it_and_the_next_when_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SESSION_MS", 6000)  # no broker allows less
+def test_one_server_holds_the_lease_and_passes_it_on() -> None:
     with LocalCluster() as cluster:
         first = Server(cluster)
         assert first.has.wait(WAIT_S)
@@ -65,22 +64,20 @@ def test_one_has_it_and_the_next_when_it_leaves(monkeypatch: pytest.MonkeyPatch)
         second.lease.close()
 
 
-def test_who_waits_for_a_broker_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SESSION_MS", 6000)  # no broker allows less
+def test_the_cause_is_that_no_broker_is_available() -> None:
     with LocalCluster() as cluster:
         address = cluster.bootstrap_servers
         server = Server(cluster)
         assert server.has.wait(WAIT_S)
-    until(lambda: "no broker answers" in server.lease.cause)
+    until(lambda: "no broker is available" in server.lease.cause)
     assert address in server.lease.cause
     assert not server.lease.held
     server.lease.close()
 
 
-def test_no_trouble_at_the_start_ends_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRY_S", 0.05)
+def test_errors_at_the_start_are_retried() -> None:
     away = KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker")
     with LocalCluster() as cluster:
-        server = Server(cluster, away, ValueError("nobody has thought of this"))
+        server = Server(cluster, away, ValueError("unexpected"))
         assert server.has.wait(WAIT_S)
         server.lease.close()

@@ -1,16 +1,16 @@
-"""The cluster, as the SQL asks it."""
+"""The topic client."""
 
 from __future__ import annotations
 
-from ottla.sql.engine.cluster import Cluster
+from ottla.sql.engine.topic_client import TopicClient
 from ottla.testing import LocalCluster
 
 
-def test_a_broker_that_has_gone_is_not_reachable() -> None:
+def test_a_stopped_broker_is_unreachable() -> None:
     with LocalCluster() as brokers:
-        cluster = Cluster(brokers.bootstrap_servers)
+        cluster = TopicClient(brokers.bootstrap_servers)
         assert cluster.reachable()
         assert cluster.id()
-    assert not cluster.reachable(), "what was heard before does not count"
+    assert not cluster.reachable(), "earlier answers do not count"
     assert not cluster.reachable()
     cluster.close()

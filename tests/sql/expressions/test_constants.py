@@ -61,12 +61,12 @@ def test_a_constant_has_its_value(text: str, type_: str, expected: Any) -> None:
         ("123.45", "DECIMAL(4, 2)", "Expected type DECIMAL(4, 2) but got DECIMAL(123.45)"),
         ("1", "STRING", "Expected type STRING but got INTEGER(1)"),
         ("'noon'", "TIME", "Expected type TIME but got STRING('noon')"),
-        ("COL", "STRING", "COL is no constant."),
-        ("MASK('x')", "STRING", "MASK('x') is no constant."),
+        ("COL", "STRING", "COL is not a constant."),
+        ("MASK('x')", "STRING", "MASK('x') is not a constant."),
         ("1 + 'a'", "STRING", "Unsupported arithmetic types"),
     ],
 )
-def test_what_is_no_constant_of_that_type_is_refused(text: str, type_: str, message: str) -> None:
+def test_constants_of_another_type_are_refused(text: str, type_: str, message: str) -> None:
     with pytest.raises(SqlError) as caught:
         constant(parse_expression(text), parse_type(type_))
 

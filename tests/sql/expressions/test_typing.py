@@ -1,4 +1,4 @@
-"""Expressions have ksqlDB's types, and its errors, without a Spark in sight."""
+"""Expressions have ksqlDB's types and errors; without Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = {
     "ST": "STRUCT<NAME STRING, AGE INTEGER>",
 }
 TYPES = {name: parse_type(text) for name, text in COLUMNS.items()}
-SCOPE = Scope({("", name): (each, column(name)) for name, each in TYPES.items()})
+SCOPE = Scope({("", name): (type_, column(name)) for name, type_ in TYPES.items()})
 WITH_AGGREGATES = Scope(SCOPE.columns, aggregates=True)
 JOINED = Scope(
     {
@@ -195,7 +195,7 @@ def test_an_aggregate_has_the_type_that_ksqldb_gives_it(text: str, type_: str) -
         (
             "AI < AI",
             "Cannot compare AI (ARRAY<INTEGER>) to AI (ARRAY<INTEGER>) with LESS_THAN.",
-            "only = and <>",
+            "use = or <>",
         ),
         ("NULL <> NULL", "Comparison with NULL not supported: ", "IS NULL"),
         ("I IN (10, true)", "operator does not exist: INTEGER = BOOLEAN (TRUE)", "explicit type"),
@@ -233,14 +233,14 @@ def test_an_aggregate_has_the_type_that_ksqldb_gives_it(text: str, type_: str) -
         ("ROWTIME > 'noon'", "Failed to parse timestamp 'noon'", "2020-02-03T10"),
     ],
 )
-def test_what_is_wrong_is_said_in_ksqldbs_words(text: str, message: str, remedy: str) -> None:
+def test_errors_have_ksqldbs_messages(text: str, message: str, remedy: str) -> None:
     error = error_of(text)
 
     assert message in error.message
     assert remedy in error.remedy
 
 
-def test_an_error_says_where_it_is() -> None:
+def test_an_error_has_its_position() -> None:
     error = error_of("I + 1 +\n  NOPE")
 
     assert (error.line, error.column) == (2, 3)
@@ -269,7 +269,7 @@ def test_arguments_that_set_up_an_aggregate_are_literals() -> None:
     )
 
 
-def test_an_aggregate_that_takes_nothing_back_is_refused_on_a_table() -> None:
+def test_an_irreversible_aggregate_is_refused_on_a_table() -> None:
     table = Scope(SCOPE.columns, aggregates=True, table=True)
 
     assert error_of("MIN(I)", table).message == (

@@ -1,4 +1,4 @@
-"""Expressions and what ksqlDB makes of them, over one row: for Spark and for Python."""
+"""Expressions over one row and ksqlDB's results, for Spark and for Python."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLUMNS: dict[str, tuple[str, Any]] = {
     "x": ("INTEGER", 1),
 }
 TYPES = {name: parse_type(text) for name, (text, _) in COLUMNS.items()}
-SCOPE = Scope({("", name): (each, column(name)) for name, each in TYPES.items()})
+SCOPE = Scope({("", name): (type_, column(name)) for name, type_ in TYPES.items()})
 GROUPS = {
     "operators": [*sql_cases_basic.OPERATORS, *sql_cases_basic.CASTS],
     "numbers": sql_cases_basic.NUMERIC,

@@ -1,4 +1,4 @@
-"""Expressions and what ksqlDB makes of them: operators, numbers, text.
+"""Expressions and ksqlDB's results: operators, numbers, text.
 
 Columns, one row: I 7, L 5000000000, D 2.5, S 'Hello', B true, DEC 12.34, NI a NULL INTEGER,
 NS a NULL STRING, ND a NULL DOUBLE, NB a NULL BOOLEAN, NA a NULL ARRAY<INTEGER>, AI [3, 1, NULL, 2],

@@ -1,4 +1,4 @@
-"""Expressions and what ksqlDB makes of them: bytes, collections, times, URLs, JSON."""
+"""Expressions and ksqlDB's results: bytes, collections, times, URLs, JSON."""
 
 from __future__ import annotations
 

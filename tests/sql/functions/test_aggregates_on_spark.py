@@ -1,4 +1,4 @@
-"""Spark's aggregates in a streaming query give what the Python ones give, batch after batch."""
+"""Spark's aggregates in a streaming query equal the Python ones, batch after batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from ottla.rows.types import spark_name
 from ottla.sql.expressions import Scope, aggregate_calls, resolve_call, to_spark
 from ottla.sql.functions import BUILTIN, FunctionKind
-from ottla.sql.run.registered_functions import register_udfs
+from ottla.sql.run.session import prepare_session
 from ottla.sql.syntax import parse_expression, parse_type
 from ottla.sql.text import column
 
@@ -41,7 +41,7 @@ TYPES = {
         "ROWOFFSET": "BIGINT",
     }.items()
 }
-SCOPE = Scope({("", name): (each, column(name)) for name, each in TYPES.items()}, aggregates=True)
+SCOPE = Scope({("", name): (type_, column(name)) for name, type_ in TYPES.items()}, aggregates=True)
 EXPRESSIONS = [
     "COUNT(*)",
     "COUNT(I)",
@@ -83,32 +83,32 @@ EXPRESSIONS = [
 IN_ANY_ORDER = ("COLLECT_SET(S)", "COLLECT_SET(M)")
 
 
-def test_all_aggregates_are_tried() -> None:
-    names = {each.name for each in BUILTIN if each.kind is FunctionKind.AGGREGATE}
+def test_every_aggregate_is_tested() -> None:
+    names = {function.name for function in BUILTIN if function.kind is FunctionKind.AGGREGATE}
 
-    assert names == {each.partition("(")[0] for each in EXPRESSIONS}
+    assert names == {text.partition("(")[0] for text in EXPRESSIONS}
 
 
-def test_streaming_aggregates_give_what_the_python_ones_give(
+def test_streaming_aggregates_agree_with_the_python_ones(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     session = spark.newSession()
-    register_udfs(session)
+    prepare_session(session)
     batches = [rows_of(seed) for seed in range(3)]
     offset = 0
-    schema = ", ".join(f"{spark_name(name)} {each.spark}" for name, each in TYPES.items())
+    schema = ", ".join(f"{spark_name(name)} {type_.spark}" for name, type_ in TYPES.items())
     for number, batch in enumerate(batches):
         for row in batch:
             row["ROWOFFSET"] = offset = offset + 1
         frame = session.createDataFrame(
-            [tuple(each[name] for name in TYPES) for each in batch], schema
+            [tuple(row[name] for name in TYPES) for row in batch], schema
         )
         frame.coalesce(1).write.parquet(str(tmp_path / "rows" / str(number)))
-    texts = [to_spark(parse_expression(each), SCOPE) for each in EXPRESSIONS]
+    texts = [to_spark(parse_expression(text), SCOPE) for text in EXPRESSIONS]
     found: list[dict[str, list[Any]]] = []
 
     def keep(frame: DataFrame, _: int) -> None:
-        found.append({row[0]: [plain(each) for each in row[1:]] for row in frame.collect()})
+        found.append({row[0]: [plain(value) for value in row[1:]] for row in frame.collect()})
 
     query = (
         session.readStream.schema(schema)
@@ -128,12 +128,32 @@ def test_streaming_aggregates_give_what_the_python_ones_give(
     assert len(found) == len(batches)
     for number, (spark_says, python_says) in enumerate(zip(found, expected, strict=True)):
         wrong = [
-            f"batch {number}, {key}: {text} is {one!r} in Spark and {two!r} in Python"
+            f"batch {number}, {key}: {text} is {on_spark!r} in Spark and {in_python!r} in Python"
             for key, values in spark_says.items()
-            for text, one, two in zip(EXPRESSIONS, values, python_says[key], strict=True)
-            if not same(one, two, in_any_order=text in IN_ANY_ORDER)
+            for text, on_spark, in_python in zip(EXPRESSIONS, values, python_says[key], strict=True)
+            if not same(on_spark, in_python, in_any_order=text in IN_ANY_ORDER)
         ]
         assert not wrong, "\n".join(wrong)
+
+
+NESTED = parse_type("STRUCT<M ARRAY<MAP<STRING, MAP<STRING, INTEGER>>>, X INTEGER>")
+
+
+def test_equal_maps_count_once_whatever_the_order_of_their_entries(spark: SparkSession) -> None:
+    session = spark.newSession()
+    prepare_session(session)
+    one = "map('a', map('x', 1, 'y', NULL), 'b', NULL)"
+    same_one = "map('b', NULL, 'a', map('y', NULL, 'x', 1))"
+    values = [f"named_struct('M', array({text}, NULL), 'X', 1)" for text in (one, same_one)]
+    rows = ", ".join(f"(CAST({value} AS {NESTED.spark}))" for value in [*values, "NULL"])
+    frame = session.sql(f"SELECT * FROM VALUES {rows} AS t(V)")
+    scope = Scope({("", "V"): (NESTED, column("V"))}, aggregates=True)
+    texts = [to_spark(parse_expression(text), scope) for text in ("COLLECT_SET(V)", "ATTR(V)")]
+    (row,) = frame.agg(*(as_column(text, place) for place, text in enumerate(texts))).collect()
+    wanted = {"M": [{"a": {"x": 1, "y": None}, "b": None}, None], "X": 1}
+    assert [plain(value) for value in row] == [[None, wanted], None]
+    (row,) = frame.where("V IS NOT NULL").agg(as_column(texts[1], 0)).collect()
+    assert plain(row[0]) == wanted
 
 
 def rows_of(seed: int) -> list[dict[str, Any]]:
@@ -162,25 +182,25 @@ def rows_of(seed: int) -> list[dict[str, Any]]:
 
 
 def python_results(batches: list[list[dict[str, Any]]]) -> list[dict[str, list[Any]]]:
-    """What each group is after each batch."""
+    """The value of each group after each batch."""
     states: dict[str, list[Any]] = {}
     calls = []
     for text in EXPRESSIONS:
         (node,) = aggregate_calls(parse_expression(text))
         calls.append(resolve_call(node, SCOPE))
-    forms = [each.aggregation for each in calls]
+    forms = [call.aggregation for call in calls]
     results = []
     for batch in batches:
         for row in batch:
-            old = states.get(row["K"]) or [each.initial() for each in forms]
+            old = states.get(row["K"]) or [form.initial() for form in forms]
             states[row["K"]] = [
-                form.add(state, *(row[each.name] for each in called.columns))
+                form.add(state, *(row[column.name] for column in called.columns))
                 for form, state, called in zip(forms, old, calls, strict=True)
             ]
         results.append(
             {
-                key: [form.result(state) for form, state in zip(forms, each, strict=True)]
-                for key, each in states.items()
+                key: [form.result(state) for form, state in zip(forms, group, strict=True)]
+                for key, group in states.items()
             }
         )
     return results
@@ -194,9 +214,9 @@ def as_column(text: str, place: int) -> Any:
 
 def plain(value: Any) -> Any:
     if hasattr(value, "asDict"):
-        return {name: plain(each) for name, each in value.asDict().items()}
+        return {name: plain(field) for name, field in value.asDict().items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC)
     return value

@@ -12,7 +12,7 @@ from ottla.sql.syntax import parse_expression
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_python_computes_what_ksqldb_says(group: str) -> None:
+def test_python_gives_ksqldbs_results(group: str) -> None:
     cases = GROUPS[group]
     texts = [translate(parse_expression(text), SCOPE).text.python for text, _ in cases]
 
@@ -28,24 +28,24 @@ def test_python_computes_what_ksqldb_says(group: str) -> None:
 
 def test_table_functions_make_arrays_of_rows() -> None:
     calls = [table_calls(parse_expression(text))[0] for text in TABLE_FUNCTIONS]
-    texts = [resolve_call(each, SCOPE).python for each in calls]
+    texts = [resolve_call(call, SCOPE).python for call in calls]
 
     assert list(compiled(texts)(ROW)) == list(TABLE_FUNCTIONS.values())
 
 
-def test_each_function_is_tried() -> None:
+def test_every_function_is_tested() -> None:
     texts = " ".join(text for group in GROUPS.values() for text, _ in group)
-    names = {each.name for each in BUILTIN if each.kind is FunctionKind.SCALAR}
+    names = {function.name for function in BUILTIN if function.kind is FunctionKind.SCALAR}
 
     assert not [name for name in sorted(names) if f"{name}(" not in texts]
 
 
 def test_each_function_has_a_python_form() -> None:
     lacking = [
-        each.text(function.name)
+        signature.text(function.name)
         for function in BUILTIN
-        for each in function.signatures
-        if each.python is None and function.kind is not FunctionKind.AGGREGATE
+        for signature in function.signatures
+        if signature.python is None and function.kind is not FunctionKind.AGGREGATE
     ]
 
     assert not lacking

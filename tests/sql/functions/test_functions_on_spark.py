@@ -9,7 +9,7 @@ from sql_cases import COLUMNS, GROUPS, ON_SPARK, SCOPE, TABLE_FUNCTIONS, TYPES, 
 
 from ottla.rows.types import spark_name
 from ottla.sql.expressions import resolve_call, table_calls, translate
-from ottla.sql.run.registered_functions import register_udfs
+from ottla.sql.run.session import prepare_session
 from ottla.sql.syntax import parse_expression
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
     session = spark.newSession()
-    register_udfs(session)
-    schema = ", ".join(f"{spark_name(name)} {each.spark}" for name, each in TYPES.items())
+    prepare_session(session)
+    schema = ", ".join(f"{spark_name(name)} {type_.spark}" for name, type_ in TYPES.items())
     return session.createDataFrame([tuple(value for _, value in COLUMNS.values())], schema)
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_spark_computes_what_ksqldb_says(rows: DataFrame, group: str) -> None:
+def test_spark_gives_ksqldbs_results(rows: DataFrame, group: str) -> None:
     cases = GROUPS[group]
     values = [translate(parse_expression(text), SCOPE) for text, _ in cases]
     frame = rows.selectExpr(
-        *(f"{each.text.spark} AS `{place}`" for place, each in enumerate(values))
+        *(f"{value.text.spark} AS `{place}`" for place, value in enumerate(values))
     )
     wrong = [
         f"{text} is {field.dataType.simpleString()} in Spark and should be {value.type}"
@@ -39,7 +39,7 @@ def test_spark_computes_what_ksqldb_says(rows: DataFrame, group: str) -> None:
         if value.type is not None
         and field.dataType.simpleString() != value.type.spark.replace("`", "")
     ]
-    computed = [plain(each) for each in frame.collect()[0]]
+    computed = [plain(value) for value in frame.collect()[0]]
     wrong += [
         f"{text} gave {found!r}, not {expected!r}"
         for (text, expected), found in zip(cases, computed, strict=True)
@@ -51,7 +51,7 @@ def test_spark_computes_what_ksqldb_says(rows: DataFrame, group: str) -> None:
 
 def test_table_functions_make_arrays_of_rows(rows: DataFrame) -> None:
     calls = [table_calls(parse_expression(text))[0] for text in TABLE_FUNCTIONS]
-    texts = [resolve_call(each, SCOPE).spark for each in calls]
+    texts = [resolve_call(call, SCOPE).spark for call in calls]
 
     (row,) = rows.selectExpr(*texts).collect()
 
@@ -61,9 +61,9 @@ def test_table_functions_make_arrays_of_rows(rows: DataFrame) -> None:
 def plain(value: Any) -> Any:
     """A value of a row without Spark's own classes."""
     if hasattr(value, "asDict"):
-        return {name: plain(each) for name, each in value.asDict().items()}
+        return {name: plain(field) for name, field in value.asDict().items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     return bytes(value) if isinstance(value, bytearray) else value

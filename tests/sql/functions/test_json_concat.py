@@ -1,10 +1,10 @@
-"""The functions that Spark calls in Python, by themselves."""
+"""Functions that Spark calls in Python."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.sql.functions.python.json_text import concatenated
+from ottla.sql.functions.python.json_strings import json_concat
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ from ottla.sql.functions.python.json_text import concatenated
         ((None, "1"), None),
     ],
 )
-def test_json_texts_become_one(texts: tuple[str | None, ...], joined: str | None) -> None:
-    assert concatenated(*texts) == joined
+def test_json_concat_merges_texts(texts: tuple[str | None, ...], joined: str | None) -> None:
+    assert json_concat(*texts) == joined

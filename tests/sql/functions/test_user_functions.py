@@ -1,4 +1,4 @@
-"""Functions of one's own."""
+"""User-defined functions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ottla.rows.errors import SqlError
 from ottla.rows.types import BIGINT, DOUBLE, STRING, decimal
 from ottla.sql.evaluation import compiled
 from ottla.sql.expressions import Scope, to_spark, typed
-from ottla.sql.functions import BUILTIN, Functions, load_functions, udf
-from ottla.sql.functions.user import python_function
+from ottla.sql.functions import BUILTIN, FunctionRegistry, load_user_functions, udf
+from ottla.sql.functions.user_functions import python_function
 from ottla.sql.lowering.user_functions import UserFunctions
-from ottla.sql.run.registered_functions import register_udfs
+from ottla.sql.run.session import prepare_session
 from ottla.sql.syntax import parse_expression
 from ottla.sql.text import column
 
@@ -44,7 +44,7 @@ def known(value: str | None) -> bool:
 
 @udf
 def count_all(*texts: str) -> int:
-    return sum(len(each) for each in texts)
+    return sum(len(text) for text in texts)
 
 @udf
 def ages(rows: dict[str, int]) -> list[int]:
@@ -58,16 +58,16 @@ COLUMNS = {
 
 
 @pytest.fixture
-def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Functions:
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FunctionRegistry:
     (tmp_path / "my_sql_functions.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_sql_functions", raising=False)
-    functions = Functions(BUILTIN)
-    load_functions(" my_sql_functions, ", functions)
+    functions = FunctionRegistry(BUILTIN)
+    load_user_functions(" my_sql_functions, ", functions)
     return functions
 
 
-def test_a_module_s_functions_are_in_the_table(functions: Functions) -> None:
+def test_a_modules_functions_are_in_the_table(functions: FunctionRegistry) -> None:
     scope = Scope(COLUMNS, functions=functions)
 
     assert len(functions) == len(BUILTIN) + 5
@@ -119,21 +119,21 @@ def test_the_name_of_a_builtin_is_taken(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(tmp_path)
 
     with pytest.raises(SqlError, match="Function ABS exists already"):
-        load_functions("my_taken_names", Functions(BUILTIN))
+        load_user_functions("my_taken_names", FunctionRegistry(BUILTIN))
 
 
-def test_a_module_that_is_not_there_is_named() -> None:
+def test_an_absent_module_is_named() -> None:
     with pytest.raises(SqlError, match=r"no_such_module of the setting ottla\.udf\.modules"):
-        load_functions("no_such_module", Functions(BUILTIN))
+        load_user_functions("no_such_module", FunctionRegistry(BUILTIN))
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_spark_calls_them_where_the_module_is_not_installed(
-    spark: SparkSession, functions: Functions
+    spark: SparkSession, functions: FunctionRegistry
 ) -> None:
     session = spark.newSession()
-    register_udfs(session, functions)
+    prepare_session(session, functions)
     frame = session.createDataFrame(
         [("a", 1, 119.0), (None, None, None)], "S string, L bigint, D double"
     )
@@ -145,7 +145,7 @@ def test_spark_calls_them_where_the_module_is_not_installed(
         "COUNT_ALL(S, 'xyz')",
         "AGES(MAP('a' := L, 'b' := 0))",
     ]
-    selected = frame.selectExpr(*(to_spark(parse_expression(each), scope) for each in texts))
+    selected = frame.selectExpr(*(to_spark(parse_expression(text), scope) for text in texts))
 
     first, second = selected.collect()
 
@@ -153,15 +153,15 @@ def test_spark_calls_them_where_the_module_is_not_installed(
     assert tuple(second)[:4] == (None, None, False, None)
 
 
-def test_a_module_that_is_loaded_again_replaces_its_functions(functions: Functions) -> None:
+def test_a_module_that_is_loaded_again_replaces_its_functions(functions: FunctionRegistry) -> None:
     count = len(functions)
 
-    load_functions(["my_sql_functions"], functions)
+    load_user_functions(["my_sql_functions"], functions)
 
     assert len(functions) == count
 
 
-def test_a_graph_takes_the_functions_along() -> None:
+def test_a_graph_carries_its_functions() -> None:
     made = python_function(double_it, name="DOUBLE_IT_ELSEWHERE")
     data = pickle.dumps(UserFunctions((made,)))
     assert BUILTIN.find("DOUBLE_IT_ELSEWHERE") is None

@@ -1,4 +1,4 @@
-"""Keys and rows in stores: equal ones are equal bytes, and come back as they were."""
+"""Serdes of keys and rows: equal keys have equal bytes, and values survive a round trip."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.sql import SqlTestDriver
-from ottla.sql.lowering.row_serdes import RowValue, StoredRow, StoreKey, packed
+from ottla.sql.lowering.row_serdes import RowValueSerde, StoredRowSerde, StoreKeySerde, packed
 
 KEYS: list[tuple[Any, ...]] = [
     ("",),
@@ -30,35 +30,35 @@ KEYS: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_comes_back(key: tuple[Any, ...]) -> None:
-    serde = StoreKey()
+def test_a_key_survives_a_round_trip(key: tuple[Any, ...]) -> None:
+    serde = StoreKeySerde()
     data = serde.serialize("", key)
     assert data is not None
     again = serde.deserialize("", data)
     assert again == key
-    assert [type(each) for each in again or ()] == [type(each) for each in key]
+    assert [type(item) for item in again or ()] == [type(part) for part in key]
 
 
 def test_keys_that_differ_have_other_bytes() -> None:
-    serde = StoreKey()
-    assert len({serde.serialize("", each) for each in KEYS}) == len(KEYS)
+    serde = StoreKeySerde()
+    assert len({serde.serialize("", key) for key in KEYS}) == len(KEYS)
 
 
-def test_bytes_do_not_depend_on_which_objects_are_the_same() -> None:
+def test_bytes_do_not_depend_on_object_identity() -> None:
     word = "".join(["a", "b"])
     assert packed((word, word)) == packed(("".join(["a", "b"]), "".join(["a", "b"])))
 
 
-def test_numbers_and_texts_lie_in_kafkas_order() -> None:
-    serde = StoreKey()
-    texts = [serde.serialize("", (each,)) or b"" for each in ("a", "a b", "ab", "b")]
-    numbers = [serde.serialize("", (each,)) or b"" for each in (0, 9, 10, 1 << 40, -1)]
+def test_numbers_and_texts_sort_as_in_kafka() -> None:
+    serde = StoreKeySerde()
+    texts = [serde.serialize("", (text,)) or b"" for text in ("a", "a b", "ab", "b")]
+    numbers = [serde.serialize("", (number,)) or b"" for number in (0, 9, 10, 1 << 40, -1)]
     assert texts == sorted(texts)
     assert numbers == sorted(numbers)
 
 
 def test_a_row_has_the_columns_that_were_named() -> None:
-    serde = StoredRow(("A", "B"))
+    serde = StoredRowSerde(("A", "B"))
     data = serde.serialize("", {"A": 1, "C": 3})
     assert serde.deserialize("", data) == {"A": 1, "B": None}
     assert serde.serialize("", None) is None
@@ -73,24 +73,24 @@ ROWS = [
 ]
 
 
-def row_value() -> RowValue:
+def row_value() -> RowValueSerde:
     with SqlTestDriver() as driver:
         driver.execute(
             "CREATE STREAM s (k STRING KEY, a INT, b STRING, c DOUBLE, d BOOLEAN, e BIGINT)"
             " WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');"
         )
-        return RowValue(driver.source("s").layout)
+        return RowValueSerde(driver.source("s").layout)
 
 
 @pytest.mark.parametrize("times", [1, 300])
-def test_a_batch_has_the_values_that_each_has_alone(times: int) -> None:
+def test_a_batch_is_read_like_its_single_values(times: int) -> None:
     """300 times: enough for Arrow's own reader."""
     serde = row_value()
-    regular = [each for each in ROWS if each is not None and each.startswith(b'{"a": 1')]
+    regular = [row for row in ROWS if row is not None and row.startswith(b'{"a": 1')]
     for data in (ROWS * times, regular * 600):
         found = serde.deserialize_batch("s", data)
         assert found is not None
-        expected = [serde.deserialize("s", each) for each in data]
+        expected = [serde.deserialize("s", datum) for datum in data]
         assert found == expected
         types = [[type(cell) for cell in row or ()] for row in found]
         assert types == [[type(cell) for cell in row or ()] for row in expected]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ottla.sql.catalog import Catalog
 from ottla.sql.definitions import define
 from ottla.sql.plan.planner import plan_query
-from ottla.sql.plan.sinks import SinkWish
-from ottla.sql.plan.stages import Plan
+from ottla.sql.plan.sinks import SinkSpec
+from ottla.sql.plan.stages import QueryPlan
 from ottla.sql.syntax import parse
 from ottla.sql.syntax.statements import (
     CreateAsSelect,
@@ -50,16 +50,16 @@ def with_source(catalog: Catalog, text: str) -> Catalog:
     return catalog.with_source(define(statement, lambda _: 2, {}).source)
 
 
-def planned(text: str, catalog: Catalog | None = None, **properties: str) -> Plan:
+def planned(text: str, catalog: Catalog | None = None, **properties: str) -> QueryPlan:
     """The plan of one statement: CREATE ... AS SELECT, INSERT INTO or SELECT."""
     catalog = catalog or shop()
     (statement,) = parse(text if text.rstrip().endswith(";") else text + ";")
     if isinstance(statement, CreateAsSelect):
-        wish = SinkWish(statement.name, statement.kind, statement.properties)
-        return plan_query(statement.query, catalog, properties, sink=wish)
+        spec = SinkSpec(statement.name, statement.kind, statement.properties)
+        return plan_query(statement.query, catalog, properties, sink=spec)
     if isinstance(statement, InsertSelect):
         target = catalog.find(statement.target)
-        wish = SinkWish(statement.target, SourceKind(target.kind), statement.properties, target)
-        return plan_query(statement.query, catalog, properties, sink=wish)
+        spec = SinkSpec(statement.target, SourceKind(target.kind), statement.properties, target)
+        return plan_query(statement.query, catalog, properties, sink=spec)
     assert isinstance(statement, Select)
     return plan_query(statement.query, catalog, properties)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from planned_shop import planned
 
-from ottla.sql.plan import describe
+from ottla.sql.plan import explain_plan
 
 
 def test_a_plan_can_be_read_from_source_to_sink() -> None:
-    text = describe(
+    text = explain_plan(
         planned(
             "CREATE TABLE x AS SELECT c.region, COUNT(*) AS n FROM orders o"
             " JOIN customers c ON o.customer = c.id"
@@ -31,6 +31,6 @@ def test_a_plan_can_be_read_from_source_to_sink() -> None:
 
 
 def test_rows_and_tables_functions_are_named() -> None:
-    text = describe(planned("SELECT EXPLODE(tags) AS t FROM orders EMIT CHANGES"))
+    text = explain_plan(planned("SELECT EXPLODE(tags) AS t FROM orders EMIT CHANGES"))
     assert "  a row for each E0 in `TAGS`" in text.splitlines()
-    assert text.endswith("to whoever asked")
+    assert text.endswith("to the client")

@@ -6,24 +6,24 @@ import pytest
 from planned_shop import planned, shop, with_source
 
 from ottla.rows.errors import SqlError
-from ottla.rows.schema import Windowed, WindowKind
+from ottla.rows.schema import WindowInfo, WindowKind
 from ottla.sql.catalog import Catalog, schema_text
 from ottla.sql.evaluation import compiled
 from ottla.sql.plan.stages import (
-    Aggregate,
-    ForeignKeyJoin,
-    Project,
-    SessionAggregate,
-    StreamJoin,
-    StreamTableJoin,
-    TableAggregate,
-    TableChanges,
-    TableJoin,
+    ForeignKeyJoinNode,
+    ProjectNode,
+    SessionAggregateNode,
+    StreamAggregateNode,
+    StreamStreamJoinNode,
+    StreamTableJoinNode,
+    TableAggregateNode,
+    TableGroupByNode,
+    TableTableJoinNode,
 )
 from ottla.sql.syntax.statements import Emit, JoinKind, SourceKind
 from ottla.sql.text import column
 
-# What comes out: the statement, and its schema.
+# Statements and the schemas of their results.
 SCHEMAS = [
     ("CREATE STREAM x AS SELECT * FROM payments",
      "`ID` STRING KEY, `ORDER_ID` STRING, `AMOUNT` INTEGER"),
@@ -118,7 +118,7 @@ def test_the_schema_of_a_result(statement: str, schema: str) -> None:
 def test_a_filter_is_one_stage_without_state() -> None:
     plan = planned("CREATE STREAM big AS SELECT id, amount FROM payments WHERE amount > 10")
     (stage,) = plan.stages
-    assert isinstance(stage.operator, Project)
+    assert isinstance(stage.operator, ProjectNode)
     assert stage.operator.input.topic == "payments"
     assert plan.sources == ("PAYMENTS",)
     assert plan.kind is SourceKind.STREAM
@@ -129,7 +129,7 @@ def test_a_filter_is_one_stage_without_state() -> None:
     assert (plan.topic.name, plan.topic.partitions) == ("BIG", None)
 
 
-def test_the_sink_is_as_the_with_clause_says() -> None:
+def test_the_sink_follows_the_with_clause() -> None:
     plan = planned(
         "CREATE STREAM x WITH (KAFKA_TOPIC='t', PARTITIONS=4, REPLICAS=1, FORMAT='DELIMITED',"
         " VALUE_DELIMITER='|', RETENTION_MS=1000) AS SELECT id, amount FROM payments"
@@ -160,7 +160,7 @@ def test_a_record_without_a_value_has_no_new_key_made_of_its_value() -> None:
     text = "CREATE STREAM x WITH (KEY_FORMAT='JSON') AS SELECT * FROM orders PARTITION BY {}"
     made = planned(text.format("(amount IS NULL)"))
     kept = planned(text.format("UCASE(id)"))
-    (first, *_), (second, *_) = (each.stages[0].output.columns for each in (made, kept))
+    (first, *_), (second, *_) = (plan.stages[0].output.columns for plan in (made, kept))
 
     assert compiled([first[1].python])({"__DELETED": True, "AMOUNT": None}) == (None,)
     assert compiled([first[1].python])({"__DELETED": False, "AMOUNT": None}) == (True,)
@@ -181,7 +181,7 @@ def test_topics_of_tables_are_compacted() -> None:
         "cleanup.policy": "compact,delete",
         "retention.ms": "86400000",
     }
-    assert windowed.layout.windowed == Windowed(WindowKind.TUMBLING, 60_000)
+    assert windowed.layout.windowed == WindowInfo(WindowKind.TUMBLING, 60_000)
     assert windowed.layout.is_table
 
 
@@ -195,9 +195,9 @@ def test_an_aggregate_has_groups_and_calls() -> None:
     )
     (stage,) = plan.stages
     aggregate = stage.operator
-    assert isinstance(aggregate, Aggregate)
-    assert [each.function for each in aggregate.calls] == ["COUNT", "SUM"]
-    assert [each.name for each in aggregate.groups] == ["G0"]
+    assert isinstance(aggregate, StreamAggregateNode)
+    assert [call.function for call in aggregate.calls] == ["COUNT", "SUM"]
+    assert [group.name for group in aggregate.groups] == ["G0"]
     assert "`AMOUNT`" in aggregate.input.where.spark
     assert "`A0`" in stage.output.where.spark
     assert "`A1`" in dict(stage.output.columns)["M"].spark
@@ -211,10 +211,10 @@ def test_an_aggregate_has_groups_and_calls() -> None:
         ("HOPPING (SIZE 2 DAYS, ADVANCE BY 1 DAY)", 0),
     ],
 )
-def test_late_rows_have_a_grace(window: str, grace_ms: int) -> None:
+def test_late_rows_have_a_grace_period(window: str, grace_ms: int) -> None:
     plan = planned(f"SELECT item, COUNT(*) FROM orders WINDOW {window} GROUP BY item EMIT CHANGES")
     aggregate = plan.stages[0].operator
-    assert isinstance(aggregate, Aggregate)
+    assert isinstance(aggregate, StreamAggregateNode)
     assert aggregate.grace_ms == grace_ms
 
 
@@ -222,9 +222,9 @@ def test_sessions_are_kept_by_key_unless_only_their_end_counts() -> None:
     text = "SELECT item, COUNT(*) FROM orders WINDOW SESSION (5 SECONDS) GROUP BY item EMIT {}"
     changes = planned(text.format("CHANGES")).stages[0].operator
     final = planned(text.format("FINAL")).stages[0].operator
-    assert isinstance(changes, SessionAggregate)
+    assert isinstance(changes, SessionAggregateNode)
     assert changes.gap_ms == 5000
-    assert isinstance(final, Aggregate)
+    assert isinstance(final, StreamAggregateNode)
     assert final.emit is Emit.FINAL
 
 
@@ -234,10 +234,10 @@ def test_an_aggregate_over_a_table_is_two_stages() -> None:
         " WHERE zip > 1 GROUP BY region"
     )
     first, second = plan.stages
-    assert isinstance(first.operator, TableChanges)
+    assert isinstance(first.operator, TableGroupByNode)
     assert [name for name, _ in first.operator.side.row] == ["G0", "A1_0"]
     assert first.operator.side.input.where
-    assert isinstance(second.operator, TableAggregate)
+    assert isinstance(second.operator, TableAggregateNode)
     assert second.inputs[0].internal
     assert [name for name, _ in second.operator.side.row] == ["A1_0", "__UNDO"]
     assert second.operator.calls[1].aggregation is not None
@@ -255,7 +255,7 @@ def test_rows_of_a_table_without_a_group_count_as_deleted() -> None:
         " GROUP BY region, zip + 1"
     )
     changes = plan.stages[0].operator
-    assert isinstance(changes, TableChanges)
+    assert isinstance(changes, TableGroupByNode)
     assert changes.side.input.where.spark == "(`REGION`) IS NOT NULL AND ((`ZIP` + 1)) IS NOT NULL"
 
 
@@ -268,22 +268,20 @@ def test_rows_of_a_table_without_a_group_count_as_deleted() -> None:
         ("TUMBLING (SIZE 1 HOUR, GRACE PERIOD 5 SECONDS)", "FINAL", 5000),
     ],
 )
-def test_who_waits_for_the_end_of_a_window_waits_no_day(
-    window: str, emit: str, grace_ms: int
-) -> None:
+def test_emit_final_has_no_default_grace(window: str, emit: str, grace_ms: int) -> None:
     plan = planned(
         f"CREATE TABLE x AS SELECT item, COUNT(*) AS n FROM orders WINDOW {window}"
         f" GROUP BY item EMIT {emit}"
     )
     operator = plan.stages[0].operator
-    assert isinstance(operator, Aggregate)
+    assert isinstance(operator, StreamAggregateNode)
     assert operator.grace_ms == grace_ms
 
 
-def test_rows_of_a_windowed_table_are_told_apart_by_their_window() -> None:
+def test_rows_of_a_windowed_table_differ_by_their_window() -> None:
     plan = planned("CREATE TABLE x AS SELECT n, COUNT(*) AS m FROM by_minute GROUP BY n")
     changes = plan.stages[0].operator
-    assert isinstance(changes, TableChanges)
+    assert isinstance(changes, TableGroupByNode)
     assert changes.side.key.spark == "struct(`ITEM`, `WINDOWSTART`, `WINDOWEND`)"
 
 
@@ -305,13 +303,13 @@ def test_two_streams_join_within_a_time(join: str, kind: JoinKind) -> None:
         " WITHIN (1 MINUTE, 2 MINUTES) GRACE PERIOD 5 SECONDS ON o.id = p.order_id EMIT CHANGES"
     )
     operator = plan.stages[0].operator
-    assert isinstance(operator, StreamJoin)
+    assert isinstance(operator, StreamStreamJoinNode)
     assert operator.kind is kind
     assert (operator.before_ms, operator.after_ms, operator.grace_ms) == (60_000, 120_000, 5000)
     assert (operator.left.key, operator.right.key) == (column("ID"), column("ORDER_ID"))
-    # Only what is asked for is kept in the state.
+    # The state has only the columns that are used.
     assert dict(operator.left.row) == {"ID": column("ID")}
-    outer = kind is JoinKind.OUTER  # whose key has a name of its own
+    outer = kind is JoinKind.OUTER  # whose key has its own name
     text = "`left`.`ID`" if outer else "`key`"
     assert dict(plan.stages[0].output.columns)["O_ID"].spark == f"CAST({text} AS string)"
 
@@ -322,7 +320,7 @@ def test_a_stream_joins_a_table() -> None:
         " JOIN customers c ON o.customer = c.id WHERE c.zip > 3"
     )
     (stage,) = plan.stages
-    assert isinstance(stage.operator, StreamTableJoin)
+    assert isinstance(stage.operator, StreamTableJoinNode)
     assert plan.kind is SourceKind.STREAM
     assert "`right`.`ZIP`" in stage.output.where.spark
 
@@ -331,10 +329,10 @@ def test_tables_join_by_key_or_by_foreign_key() -> None:
     by_key = planned("SELECT * FROM customers c JOIN scores s ON s.id = c.id EMIT CHANGES")
     foreign = planned("SELECT * FROM customers c LEFT JOIN regions r ON c.region = r.region"
                       " EMIT CHANGES")  # fmt: skip
-    assert isinstance(by_key.stages[0].operator, TableJoin)
+    assert isinstance(by_key.stages[0].operator, TableTableJoinNode)
     assert by_key.kind is SourceKind.TABLE
     operator = foreign.stages[0].operator
-    assert isinstance(operator, ForeignKeyJoin)
+    assert isinstance(operator, ForeignKeyJoinNode)
     assert (operator.left.key, operator.left.foreign) == (column("ID"), column("REGION"))
 
 
@@ -350,7 +348,7 @@ def test_a_foreign_key_join_keeps_all_columns_of_the_primary_key() -> None:
     plan = planned(f"CREATE TABLE x AS SELECT s.no, s.hall, manager {joined}", catalog)
     assert schema_text(plan.schema) == "`HALL` STRING KEY, `NO` INTEGER KEY, `MANAGER` STRING"
     operator = plan.stages[0].operator
-    assert isinstance(operator, ForeignKeyJoin)
+    assert isinstance(operator, ForeignKeyJoinNode)
     assert operator.left.key.spark == "named_struct('HALL', `HALL`, 'NO', `NO`)"
     assert dict(plan.stages[0].output.columns)["HALL"].spark == "CAST(`key`.`HALL` AS string)"
     pushed = planned(f"SELECT s.no, manager, s.hall {joined} EMIT CHANGES", catalog)
@@ -372,9 +370,9 @@ def test_streams_with_windows_join_by_them_as_well() -> None:
         catalog,
     )
     operator = plan.stages[0].operator
-    assert isinstance(operator, StreamJoin)
+    assert isinstance(operator, StreamStreamJoinNode)
     assert operator.windowed
-    assert plan.layout.windowed == Windowed(WindowKind.HOPPING, 10_000)
+    assert plan.layout.windowed == WindowInfo(WindowKind.HOPPING, 10_000)
     starred = planned(
         "CREATE STREAM x AS SELECT * FROM a JOIN b WITHIN 1 HOUR ON a.id = b.id", catalog
     )
@@ -403,7 +401,7 @@ def shop_of_json() -> Catalog:
 def test_a_push_query_can_aggregate_all_rows() -> None:
     plan = planned("SELECT COUNT(*) AS n, SUM(amount) FROM orders EMIT CHANGES")
     assert schema_text(plan.schema) == "`N` BIGINT, `KSQL_COL_0` INTEGER"
-    assert isinstance(plan.stages[0].operator, Aggregate)
+    assert isinstance(plan.stages[0].operator, StreamAggregateNode)
 
 
 COUNTED = "CREATE TABLE x AS SELECT item, COUNT(*) AS n FROM orders GROUP BY item"
@@ -416,6 +414,9 @@ COUNTED = "CREATE TABLE x AS SELECT item, COUNT(*) AS n FROM orders GROUP BY ite
         ({"cache.max.bytes.buffering": "10000000"}, False),
         ({"cache.max.bytes.buffering": "0"}, True),
         ({"statestore.cache.max.bytes": "0"}, True),
+        ({"statestore.cache.max.bytes": "0 "}, True),
+        ({"cache.max.bytes.buffering": "00"}, True),
+        ({"cache.max.bytes.buffering": "0", "statestore.cache.max.bytes": "10000000"}, False),
     ],
 )
 def test_without_a_cache_each_update_is_given(properties: dict[str, str], tasks: bool) -> None:
@@ -463,7 +464,7 @@ def test_three_sources_are_two_stages_with_a_topic_between() -> None:
     assert second.inputs[0].topic == first.step
     assert second.inputs[0].internal
     assert dict(second.output.columns)["PAID"].spark == "CAST(`left`.`P_AMOUNT` AS int)"
-    assert [each.name for each in plan.internal_topics] == ["Join-1"]
+    assert [internal_topic.name for internal_topic in plan.internal_topics] == ["Join-1"]
     assert schema_text(plan.schema) == "`O_ID` STRING KEY, `PAID` INTEGER, `CARRIER` STRING"
 
 
@@ -473,9 +474,9 @@ def test_a_join_with_an_aggregate_is_two_stages() -> None:
         " JOIN customers c ON o.customer = c.id WHERE o.amount > 1 GROUP BY c.region"
     )
     first, second = plan.stages
-    assert isinstance(first.operator, StreamTableJoin)
+    assert isinstance(first.operator, StreamTableJoinNode)
     assert "`left`.`AMOUNT`" in first.output.where.spark
-    assert isinstance(second.operator, Aggregate)
+    assert isinstance(second.operator, StreamAggregateNode)
     assert second.operator.groups[0].text.spark == "`C_REGION`"
     assert schema_text(plan.schema) == "`REGION` STRING KEY, `N` BIGINT"
 
@@ -485,14 +486,19 @@ def test_a_join_with_an_aggregate_is_two_stages() -> None:
 
 def test_a_push_query_keeps_its_order_and_needs_no_key() -> None:
     plan = planned("SELECT amount, ROWTIME, id FROM payments EMIT CHANGES LIMIT 3")
-    assert [each.name for each in plan.schema.columns] == ["AMOUNT", "ROWTIME", "ID"]
+    assert [column.name for column in plan.schema.columns] == ["AMOUNT", "ROWTIME", "ID"]
     assert plan.topic is None
     assert plan.limit == 3
 
 
 def test_a_push_query_shows_the_windows_of_its_source() -> None:
     plan = planned("SELECT * FROM by_minute EMIT CHANGES")
-    assert [each.name for each in plan.schema.columns] == ["ITEM", "WINDOWSTART", "WINDOWEND", "N"]
+    assert [column.name for column in plan.schema.columns] == [
+        "ITEM",
+        "WINDOWSTART",
+        "WINDOWEND",
+        "N",
+    ]
 
 
 def test_insert_into_writes_as_the_sink_is() -> None:
@@ -503,7 +509,7 @@ def test_insert_into_writes_as_the_sink_is() -> None:
     assert plan.topic.name == "payments"
 
 
-def test_a_lambda_has_names_of_its_own() -> None:
+def test_a_lambda_has_its_own_names() -> None:
     plan = planned("SELECT TRANSFORM(tags, id => UCASE(id)) AS t FROM orders EMIT CHANGES")
     assert schema_text(plan.schema) == "`T` ARRAY<STRING>"
 
@@ -520,7 +526,7 @@ def test_offsets_of_several_partitions_are_not_compared(group: str, first: str) 
         f" GROUP BY {group} EMIT CHANGES"
     )
     operator = plan.stages[-1].operator
-    assert isinstance(operator, Aggregate)
+    assert isinstance(operator, StreamAggregateNode)
     assert f"struct({first}" in operator.calls[0].spark
 
 
@@ -545,6 +551,6 @@ def test_between_two_joins_of_tables_a_deleted_row_has_its_key(last: str) -> Non
         f" JOIN scores s ON c.id = s.id LEFT JOIN {last}"
     )
     operator = plan.stages[-1].operator
-    assert isinstance(operator, (TableJoin, ForeignKeyJoin))
+    assert isinstance(operator, (TableTableJoinNode, ForeignKeyJoinNode))
     assert operator.left.key.spark == "`ROWKEY`"
     assert dict(plan.stages[-1].output.columns)["ID"].spark == "CAST(`key` AS bigint)"

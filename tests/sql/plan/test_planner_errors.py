@@ -1,4 +1,4 @@
-"""What a query may not do, and what is said about it."""
+"""Queries that the planner rejects, and their errors."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("statement", "message"), WRONG)
-def test_what_is_wrong_is_said(statement: str, message: str) -> None:
+def test_errors_of_the_planner(statement: str, message: str) -> None:
     with pytest.raises(SqlError) as caught:
         planned(statement)
     assert message in caught.value.message

@@ -1,4 +1,4 @@
-"""Queries that run: on a broker in this process, and the one Spark of the tests."""
+"""Running queries, on a broker in this process and the tests' Spark session."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.client import Consumer, Producer
-from ottla.sql.catalog import Catalog, Source
+from ottla.sql.catalog import Catalog, DataSource
 from ottla.sql.definitions import define
-from ottla.sql.plan import Plan, SinkWish, plan_query
-from ottla.sql.plan.pull import plan_pull
-from ottla.sql.run.pull import Answer
+from ottla.sql.plan import QueryPlan, SinkSpec, plan_query
+from ottla.sql.plan.spark_pull import plan_spark_pull
 from ottla.sql.run.push import PushQuery
 from ottla.sql.run.queries import Queries
+from ottla.sql.run.spark_pull_runner import SparkPullResult
 from ottla.sql.syntax import parse
 from ottla.sql.syntax.statements import CreateAsSelect, CreateSource, InsertSelect, Select
 
@@ -36,24 +36,24 @@ class Shop:
         self.state_dir = state_dir
         self.catalog = Catalog()
         self.queries = self.opened()
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, QueryPlan] = {}
 
     def opened(self) -> Queries:
         return Queries(lambda: self.spark, self.cluster.bootstrap_servers, self.state_dir)
 
     def reopen(self) -> None:
-        """As a server that starts again: the same statements, the same ids."""
+        """As a restarted server: the same statements and ids."""
         self.queries.close()
         self.queries = self.opened()
         for query_id, plan in self._plans.items():
             self.queries.start(query_id, plan)
 
     def forget(self, query_id: str) -> None:
-        """It was ended while no server ran."""
+        """The query was terminated while no server ran."""
         del self._plans[query_id]
 
     def run(self, text: str, **properties: str) -> str:
-        """Defines a source, or starts a query, whose id it gives."""
+        """Defines a source, or starts a query and returns its id."""
         (statement,) = parse(text)
         given = {name.replace("_", "."): value for name, value in properties.items()}
         if isinstance(statement, CreateSource):
@@ -65,16 +65,16 @@ class Shop:
             return ""
         if isinstance(statement, InsertSelect):
             target = self.catalog.find(statement.target)
-            wish = SinkWish(statement.target, target.kind, {}, target)
+            spec = SinkSpec(statement.target, target.kind, {}, target)
             query_id = f"INSERTQUERY_{len(self._plans)}"
-            plan = plan_query(statement.query, self.catalog, given, sink=wish)
+            plan = plan_query(statement.query, self.catalog, given, sink=spec)
         else:
             assert isinstance(statement, CreateAsSelect)
-            wish = SinkWish(statement.name, statement.kind, statement.properties)
-            plan = plan_query(statement.query, self.catalog, given, sink=wish)
+            spec = SinkSpec(statement.name, statement.kind, statement.properties)
+            plan = plan_query(statement.query, self.catalog, given, sink=spec)
             query_id = f"C{statement.kind[0]}AS_{statement.name}_{len(self._plans)}"
             assert plan.topic is not None
-            source = Source(statement.name, plan.kind, plan.layout, plan.topic.name)
+            source = DataSource(statement.name, plan.kind, plan.layout, plan.topic.name)
             self.catalog = self.catalog.with_source(source)
         self.queries.start(query_id, plan)
         self._plans[query_id] = plan
@@ -86,10 +86,10 @@ class Shop:
         given = {name.replace("_", "."): value for name, value in properties.items()}
         return self.queries.push(plan_query(statement.query, self.catalog, given))
 
-    def pulled(self, text: str) -> Answer:
+    def pulled(self, text: str) -> SparkPullResult:
         (statement,) = parse(text)
         assert isinstance(statement, Select)
-        return self.queries.pull(plan_pull(statement.query, self.catalog))
+        return self.queries.pull(plan_spark_pull(statement.query, self.catalog))
 
     def _partitions(self, topic: str) -> int | None:
         with self.cluster.admin() as admin:
@@ -134,5 +134,5 @@ class Shop:
 def eventually(true: Callable[[], bool], wait_s: float = WAIT_S) -> None:
     deadline = time.monotonic() + wait_s
     while not true():
-        assert time.monotonic() < deadline, "it did not come true"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Which aggregates are computed together, and as what."""
+"""Which aggregates are fused, and their plans."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from ottla.sql.catalog import Catalog
 from ottla.sql.definitions import define
-from ottla.sql.plan import SinkWish, plan_query
+from ottla.sql.plan import SinkSpec, plan_query
 from ottla.sql.run.fused_plan import (
     GROUPING_SETS_MAX,
     Candidate,
@@ -29,8 +29,8 @@ def candidate(select: str, id_: str = "Q/Aggregate", start: int = 0) -> Candidat
     assert isinstance(source, CreateSource)
     assert isinstance(statement, CreateAsSelect)
     catalog = Catalog().with_source(define(source, {"orders": 2}.get, {}).source)
-    wish = SinkWish(statement.name, statement.kind, {})
-    (stage,) = plan_query(statement.query, catalog, {}, sink=wish).stages
+    spec = SinkSpec(statement.name, statement.kind, {})
+    (stage,) = plan_query(statement.query, catalog, {}, sink=spec).stages
     return Candidate(id_, stage, stage.output.topic, {"orders": {"0": start, "1": 0}})
 
 
@@ -52,16 +52,16 @@ LISTED = "item, COLLECT_LIST(amount) AS a FROM orders GROUP BY item"
          False),
     ],
 )  # fmt: skip
-def test_what_can_fuse(select: str, can: bool) -> None:
+def test_compatible_aggregates_are_fused(select: str, can: bool) -> None:
     assert can_fuse(candidate(select).stage) is can
 
 
-def test_light_aggregates_of_a_topic_fit_whatever_their_groups() -> None:
+def test_light_aggregates_of_a_topic_fuse_with_any_groups() -> None:
     assert fusion_key(candidate(BY_ITEM).stage) == fusion_key(candidate(BY_ID).stage)
     assert fusion_key(candidate(LISTED).stage) != fusion_key(candidate(BY_ITEM).stage)
     windowed = [
-        candidate(f"{each}, COUNT(*) AS n FROM orders {WINDOW} GROUP BY {each}").stage
-        for each in ("item", "id", "item")
+        candidate(f"{group}, COUNT(*) AS n FROM orders {WINDOW} GROUP BY {group}").stage
+        for group in ("item", "id", "item")
     ]
     assert fusion_key(windowed[0]) != fusion_key(windowed[1])
     assert fusion_key(windowed[0]) == fusion_key(windowed[2])
@@ -76,19 +76,19 @@ def test_one_grouping_set_for_the_same_groups_condition_and_start() -> None:
             candidate(BY_ITEM, "D/x", start=7),
         ]
     )
-    assert [each.grouping for each in plan.members] == [0, 0, 1, 2]
+    assert [member.grouping for member in plan.members] == [0, 0, 1, 2]
     assert plan.start == START
-    assert [dict(each.begins) for each in plan.grouping_sets] == [{}, {}, {"0": 7}]
+    assert [dict(grouping_set.begins) for grouping_set in plan.grouping_sets] == [{}, {}, {"0": 7}]
     assert "WHEN 0 THEN ROWOFFSET >= 7" in plan.grouping_sets[2].condition()
     assert FusedPlan.from_json(plan.to_json()) == plan
 
 
-def test_windows_that_begin_at_different_places_are_not_computed_together() -> None:
+def test_windows_with_different_starts_are_not_fused() -> None:
     select = f"item, COUNT(*) AS n FROM orders {WINDOW} GROUP BY item"
     plans = fused(
         [candidate(select, "A/x"), candidate(select, "B/x", start=7), candidate(select, "C/x")]
     )
-    assert [[each.id for each in plan.members] for plan in plans] == [["A/x", "C/x"], ["B/x"]]
+    assert [[member.id for member in plan.members] for plan in plans] == [["A/x", "C/x"], ["B/x"]]
 
 
 def test_grouping_sets_are_counted() -> None:
@@ -96,5 +96,5 @@ def test_grouping_sets_are_counted() -> None:
         f"amount % {n} AS k, COUNT(*) AS n FROM orders GROUP BY amount % {n}"
         for n in range(2, 2 + GROUPING_SETS_MAX + 1)
     ]
-    plans = fused([candidate(each, f"{n}/x") for n, each in enumerate(selects)])
-    assert [len(each.grouping_sets) for each in plans] == [GROUPING_SETS_MAX, 1]
+    plans = fused([candidate(select, f"{n}/x") for n, select in enumerate(selects)])
+    assert [len(plan.grouping_sets) for plan in plans] == [GROUPING_SETS_MAX, 1]

@@ -1,4 +1,4 @@
-"""Whose key the result of a join has."""
+"""The key of a join's result."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_push_query_counts_all_rows(shop: Shop) -> None:
 
 
 def test_a_push_query_counts_windows_of_a_stream_without_key(shop: Shop) -> None:
-    """Its rows go to no topic: the format NONE of their keys is never asked for bytes."""
+    """Its rows go to no topic, so the format NONE never encodes their keys."""
     shop.run("CREATE STREAM w (v INT) WITH (KAFKA_TOPIC='w', VALUE_FORMAT='JSON', PARTITIONS=1);")
     shop.insert("w", (None, {"v": 7}, 1), (None, {"v": 7}, 2), (None, {"v": 7}, 1001))
     sql = "SELECT v, COUNT(*) FROM w WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY v EMIT CHANGES;"

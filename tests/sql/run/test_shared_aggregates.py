@@ -1,4 +1,4 @@
-"""Aggregates that begin together share a Spark query, and part without losing a row."""
+"""Aggregates that start together share a Spark query, and leave it without losing rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from running_shop import WAIT_S, Shop, eventually
 
-from ottla.queries.states import State
+from ottla.queries.states import QueryStatus
 from ottla.sql.run.admission import Admission
 from ottla.sql.run.shared_query import copy_checkpoint
 
@@ -30,36 +30,38 @@ def last(shop: Shop, topic: str) -> dict[bytes, object]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_aggregates_share_part_and_go_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aggregates_share_separate_and_continue(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     all_there = threading.Event()
     monkeypatch.setattr(Admission, "_wait_a_moment", lambda self: all_there.wait(WAIT_S))
     shop.run(ORDERS)
     shop.insert("orders", *rows(0, 4))
     counts = shop.run(COUNTS, auto_offset_reset="earliest")
     sums = shop.run(SUMS, auto_offset_reset="earliest")
-    big = shop.run(BIG)  # from here on: a grouping set of its own
+    big = shop.run(BIG)  # from here on: its own grouping set
     all_there.set()
     shop.insert("orders", *rows(4, 8))
     eventually(lambda: last(shop, "COUNTS") == {b"tea": {"N": 8}})
     eventually(lambda: last(shop, "SUMS") == {b"tea": {"S": 28}})
     eventually(lambda: last(shop, "BIG") == {b"k0": {"N": 2}, b"k1": {"N": 2}})
     assert shop.queries.spark_queries == 1
-    # One pauses, and goes on alone, with all that it had counted.
+    # One pauses, and continues alone, with all that it had counted.
     shop.queries.pause(counts)
     shop.insert("orders", *rows(8, 10))
     eventually(lambda: last(shop, "SUMS") == {b"tea": {"S": 45}})
     eventually(lambda: last(shop, "COUNTS") == {b"tea": {"N": 8}})  # not 10: nothing is written
     shop.queries.resume(counts)
     eventually(lambda: last(shop, "COUNTS") == {b"tea": {"N": 10}})
-    # A topic is gone: that query fails, and no other.
+    # A topic is deleted: only that query fails.
     with shop.cluster.admin() as admin:
         admin.topics.delete("BIG")
     shop.insert("orders", *rows(10, 11))
     eventually(lambda: last(shop, "SUMS") == {b"tea": {"S": 55}})
-    eventually(lambda: shop.queries.state(big).state is State.FAILED)
+    eventually(lambda: shop.queries.state(big).state is QueryStatus.FAILED)
     assert "BIG" in shop.queries.state(big).cause
-    assert shop.queries.state(sums).state is State.RUNNING
-    # A new process: those who share share, who went alone is alone; one has ended meanwhile.
+    assert shop.queries.state(sums).state is QueryStatus.RUNNING
+    # In a new process shared queries stay shared and separate ones separate; one has ended.
     shop.queries.close()
     shop.insert("orders", *rows(11, 12))
     shop.forget(big)
@@ -74,7 +76,7 @@ def test_aggregates_share_part_and_go_on(shop: Shop, monkeypatch: pytest.MonkeyP
     assert list((shop.state_dir / "queries").iterdir()) == []
 
 
-def test_a_copy_of_a_checkpoint_has_an_id_of_its_own_and_no_batch_that_is_not_done(
+def test_a_copied_checkpoint_has_a_new_id_and_no_unfinished_batch(
     tmp_path: Path,
 ) -> None:
     source, target = tmp_path / "source", tmp_path / "home" / "checkpoint"

@@ -1,4 +1,4 @@
-"""Stateless queries: one Spark query for all of them, and nothing lost or doubled on a change."""
+"""Stateless queries share a Spark query, without losing or duplicating rows on changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from running_shop import Shop, eventually
 
-from ottla.queries.states import State
+from ottla.queries.states import QueryStatus
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -24,7 +24,7 @@ def amounts(shop: Shop, topic: str, count: int) -> list[int]:
     return sorted(value["AMOUNT"] for _, value in shop.records(topic, count))
 
 
-def test_members_come_and_go_and_every_row_comes_once(shop: Shop) -> None:
+def test_every_row_comes_once_while_members_join_and_leave(shop: Shop) -> None:
     shop.run(ORDERS)
     shop.insert("orders", *rows(0, 10))
     big = "CREATE STREAM big AS SELECT * FROM orders WHERE amount >= 5;"
@@ -35,15 +35,15 @@ def test_members_come_and_go_and_every_row_comes_once(shop: Shop) -> None:
     shop.insert("orders", *rows(10, 20))
     assert amounts(shop, "EVERY", 10) == list(range(10, 20))
     assert shop.queries.spark_queries == 1
-    # A newcomer that wants everything catches up alone, while the others go on.
+    # A new member that reads from the beginning catches up alone, while the others continue.
     third = shop.run("CREATE STREAM late AS SELECT * FROM orders;", auto_offset_reset="earliest")
     shop.insert("orders", *rows(20, 30))
     assert amounts(shop, "LATE", 30) == list(range(30))
     eventually(lambda: shop.queries.spark_queries == 1)
     assert amounts(shop, "BIG", 25) == list(range(5, 30))
-    # One pauses: it misses nothing, and the others notice nothing.
+    # One pauses: it misses no row, and the others are not affected.
     shop.queries.pause(first)
-    assert shop.queries.state(first).state is State.PAUSED
+    assert shop.queries.state(first).state is QueryStatus.PAUSED
     shop.insert("orders", *rows(30, 40))
     assert amounts(shop, "LATE", 40) == list(range(40))
     assert amounts(shop, "BIG", 25) == list(range(5, 30))
@@ -51,10 +51,10 @@ def test_members_come_and_go_and_every_row_comes_once(shop: Shop) -> None:
     assert amounts(shop, "BIG", 35) == list(range(5, 40))
     assert amounts(shop, "EVERY", 30) == list(range(10, 40))
     states = shop.queries.states()
-    assert {states[each].state for each in (first, second, third)} == {State.RUNNING}
+    assert {states[query_id].state for query_id in (first, second, third)} == {QueryStatus.RUNNING}
 
 
-def test_a_new_process_goes_on_exactly_where_the_old_one_was(shop: Shop) -> None:
+def test_a_new_process_resumes_exactly(shop: Shop) -> None:
     shop.run(ORDERS)
     shop.run("CREATE STREAM a AS SELECT * FROM orders;", auto_offset_reset="earliest")
     gone = shop.run("CREATE STREAM b AS SELECT id, amount FROM orders WHERE amount > 2;")
@@ -74,7 +74,7 @@ def test_a_new_process_goes_on_exactly_where_the_old_one_was(shop: Shop) -> None
     assert amounts(shop, "B", 17) == list(range(3, 20))
 
 
-def test_a_row_whose_time_is_none_is_left_out(shop: Shop) -> None:
+def test_a_row_without_a_valid_time_is_skipped(shop: Shop) -> None:
     shop.run(ORDERS)
     shop.insert("orders", ("a", {"amount": 5}, 1000), ("b", {"amount": -5}, 1000))
     shop.insert("orders", ("c", {"amount": None}, 1000), ("d", {"amount": 7}, 1000))
@@ -92,7 +92,7 @@ def test_a_row_whose_time_is_none_is_left_out(shop: Shop) -> None:
     assert [value["T"] for _, value in shop.records("BY_WORD", 4)] == ["1999"] * 4
 
 
-def test_a_query_that_fails_takes_no_other_with_it(shop: Shop) -> None:
+def test_a_failing_query_affects_no_other(shop: Shop) -> None:
     shop.run(ORDERS)
     good = shop.run("CREATE STREAM good AS SELECT * FROM orders;", auto_offset_reset="earliest")
     bad = shop.run("CREATE STREAM bad AS SELECT * FROM orders;", auto_offset_reset="earliest")
@@ -102,6 +102,6 @@ def test_a_query_that_fails_takes_no_other_with_it(shop: Shop) -> None:
         admin.topics.delete("BAD")
     shop.insert("orders", *rows(5, 10))
     assert amounts(shop, "GOOD", 10) == list(range(10))
-    eventually(lambda: shop.queries.state(bad).state is State.FAILED)
+    eventually(lambda: shop.queries.state(bad).state is QueryStatus.FAILED)
     assert shop.queries.state(bad).cause
-    assert shop.queries.state(good).state is State.RUNNING
+    assert shop.queries.state(good).state is QueryStatus.RUNNING

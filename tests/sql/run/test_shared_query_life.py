@@ -1,10 +1,12 @@
-"""Shared queries, with the small engine of the shared scans' tests in Spark's place.
+"""Shared queries, with the small engine of the shared scans' tests instead of Spark.
 
-Whoever pauses, ends or crashes, and whenever: each member has every row from where it began, once.
+Members join, pause, leave or crash at any time: each has every row since its start exactly once.
 """
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,11 +16,12 @@ import pytest
 from test_fused_plan import BY_ID, BY_ITEM, SUM_BY_ITEM, candidate
 from test_shared_scan import TOPIC, Engine, Query
 
-from ottla.queries import lifecycle, query_run, supervisor
+from ottla.queries import query_run
+from ottla.queries.query_run import QueryRun
 from ottla.queries.specification import QuerySpecification
-from ottla.queries.states import State
+from ottla.queries.states import QueryStatus
 from ottla.queries.supervisor import Supervisor
-from ottla.spark.checkpoints import Position
+from ottla.spark.checkpoints import Position, QueryCheckpoint
 from ottla.sql.run import admission, shared_query
 from ottla.sql.run.admission import Admission, Placement, alone_plan
 from ottla.sql.run.fused_plan import Candidate, FusedPlan, fused
@@ -48,11 +51,11 @@ class Begins(Engine):
         properties: object,
         available_now: bool = False,
     ) -> Query:
-        for each in outputs:
-            if each in self.gone:
-                raise RuntimeError(f"there is no topic {each.partition('/')[0]}")
-        sets = {each.id: plan.grouping_sets[each.grouping] for each in plan.members}
-        members = [{"id": each, "from": dict(sets[each].begins)} for each in outputs]
+        for output in outputs:
+            if output in self.gone:
+                raise RuntimeError(f"there is no topic {output.partition('/')[0]}")
+        sets = {member.id: plan.grouping_sets[member.grouping] for member in plan.members}
+        members = [{"id": output, "from": dict(sets[output].begins)} for output in outputs]
         self.begun.append(tuple(outputs))
         return Query(self, members, plan.start, checkpoint, available_now)
 
@@ -62,7 +65,7 @@ class Lives:
 
     def __init__(self, engine: Begins, folder: Path) -> None:
         self.engine, self.folder = engine, folder
-        self.supervisor = Supervisor()
+        self.supervisor = Supervisor(watch_s=0.002, back_off_first_ms=2)
         self.admission = self._admission()
         self.placements: dict[str, Placement] = {}
         self.starts: dict[str, Position] = {}
@@ -72,7 +75,7 @@ class Lives:
         return Admission(self.folder / "companies", runtime, self.supervisor)
 
     def found(self, names: Sequence[str]) -> None:
-        """A shared query of all of them, which they come back to."""
+        """A shared query of all members, to which they return."""
         self.engine.produce(3)
         made = [self.candidate(name, number) for number, name in enumerate(names)]
         (plan,) = fused(made)
@@ -138,24 +141,22 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_query, "GATHER_S", 0.01)
     monkeypatch.setattr(shared_query, "RETURN_S", 0.05)
     monkeypatch.setattr(admission, "GATHER_S", 0.05)
-    monkeypatch.setattr(lifecycle, "BACK_OFF_FIRST_MS", 2)
     monkeypatch.setattr(query_run, "WATCH_S", 0.002)
-    monkeypatch.setattr(supervisor, "WATCH_S", 0.002)
-    monkeypatch.setattr(query_run, "IDLE_WAIT_S_MAX", 0.005)
+    monkeypatch.setattr(QueryRun, "idle_wait_s_max", 0.005)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_row_once_for_each_whatever_happens(seed: int, tmp_path: Path) -> None:
+def test_every_member_gets_every_row_once_whatever_happens(seed: int, tmp_path: Path) -> None:
     engine = Begins(seed)
     lives = Lives(engine, tmp_path)
     names = [f"Q{n}" for n in range(5)]
-    if seed % 3:  # else they meet at admission, as many as are quick enough
+    if seed % 3:  # otherwise they meet at admission
         lives.found(names)
     for number, name in enumerate(names):
         lives.take(name, number)
     if seed % 3:
-        for each in names:
-            eventually(lambda each=each: lives.has_all(each))  # type: ignore[misc]
+        for query_id in names:
+            eventually(lambda id_=query_id: lives.has_all(id_))  # type: ignore[misc]
         assert len(engine.begun[0]) == len(names)
     paused: set[str] = set()
     ended: set[str] = set()
@@ -175,20 +176,70 @@ def test_every_row_once_for_each_whatever_happens(seed: int, tmp_path: Path) -> 
             ended.add(name)
         elif what == "restart":
             lives.restart()
-            for each in list(lives.placements):
-                lives.take(each, names.index(each))
-    for each in paused:
-        lives.take(each, names.index(each))
+            for placement in list(lives.placements):
+                lives.take(placement, names.index(placement))
+    for query_id in paused:
+        lives.take(query_id, names.index(query_id))
     try:
-        for each in lives.placements:
-            eventually(lambda each=each: lives.has_all(each), lambda: engine.out)  # type: ignore[misc]
+        for placement in lives.placements:
+            eventually(lambda id_=placement: lives.has_all(id_), lambda: engine.out)  # type: ignore[misc]
         for member_id, rows in engine.out.items():
             assert len(rows) == len(set(rows)), f"{member_id} has rows twice"
     finally:
         lives.restart()
 
 
-def test_one_that_can_not_be_written_goes_alone_and_the_others_go_on(tmp_path: Path) -> None:
+class SupervisorStub:
+    """The test itself calls `start`, in the order that it wants to see."""
+
+    restarts = 0
+
+    def supervise(self, specification: QuerySpecification) -> SupervisorStub:
+        return self
+
+    def begin(self) -> None:
+        pass
+
+    def restart(self) -> None:
+        self.restarts += 1
+
+
+def test_a_member_does_not_leave_in_the_middle_of_a_batch(tmp_path: Path) -> None:
+    """A start that is cancelled while it finishes the batch leaves the member to the next start.
+    A copy of the checkpoint from the middle would write the batch again, as another query."""
+    engine = Begins(1)
+    lives = Lives(engine, tmp_path)
+    lives.found(("A", "B"))
+    home = tmp_path / "companies" / "one"
+    stub = SupervisorStub()
+    shared = SharedQuery(home, cast(QueryRuntime, engine), cast(Supervisor, stub))
+    candidate_a = lives.candidate("A", 0)
+    shared.join(SharedMember(candidate_a, tmp_path, {}, lambda: QuerySpecification("A", list)))
+    checkpoint = home / "checkpoint"
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True)
+    (checkpoint / "metadata").write_text("a query")
+    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(engine.end())}")
+
+    leaving = threading.Thread(target=shared.leave, args=("A/Aggregate",), kwargs={"keep": True})
+    leaving.start()
+    eventually(lambda: stub.restarts == 1)
+    calls = iter([False, False])  # in `_return` and in `_settle`; then it is cancelled
+    assert shared.start(lambda: next(calls, True)) is None
+    assert leaving.is_alive()
+    assert shared.members == ["A/Aggregate", "B/Aggregate"]
+
+    run = shared.start(lambda: False)
+    assert run is not None
+    run.stop()
+    leaving.join()
+    assert shared.members == ["B/Aggregate"]
+    alone = QueryCheckpoint(tmp_path / "queries" / "A" / "Aggregate" / "checkpoint")
+    assert alone.at_border
+    assert alone.last_done >= 0
+
+
+def test_a_member_that_cannot_be_written_leaves_and_the_others_continue(tmp_path: Path) -> None:
     engine = Begins(1)
     lives = Lives(engine, tmp_path)
     lives.found(("A", "B", "C"))
@@ -205,13 +256,13 @@ def test_one_that_can_not_be_written_goes_alone_and_the_others_go_on(tmp_path: P
     for name in ("A", "C"):
         eventually(lambda name=name: lives.has_all(name))  # type: ignore[misc]
     state = lives.placements["B"].state()
-    assert (state.state, state.cause) == (State.FAILED, "there is no topic B")
-    assert not lives.placements["B"].retry(), "it is none of theirs any more"
+    assert (state.state, state.cause) == (QueryStatus.FAILED, "there is no topic B")
+    assert not lives.placements["B"].retry(), "it no longer belongs to the shared query"
     engine.gone.clear()
     lives.stop("B")
     lives.take("B", 1)
     eventually(lambda: lives.has_all("B"))
-    # Ended while nobody ran: the others do not wait for it.
+    # Terminated while no server ran: the others do not wait for it.
     lives.restart()
     lives.admission.dismiss("A/Aggregate", keep=False)
     for number, name in enumerate(("C", "B")):

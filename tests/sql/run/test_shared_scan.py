@@ -1,8 +1,8 @@
-"""Shared scans, with a small engine in Spark's place that can be stopped anywhere in a batch.
+"""Shared scans, with a small engine instead of Spark that can stop anywhere in a batch.
 
-Whoever joins, leaves or crashes, and whenever: each member has every row from where it began,
-once. What runs here in Spark's place does what Spark and our sink promise: offsets are written
-before a batch, a batch's output comes whole and once, commits are written after it.
+Members join, pause, leave or crash at any time: each has every row since its start exactly once.
+The engine gives the guarantees of Spark and our sink: offsets are written before a batch, a batch's
+output is written as a whole and once, and commits are written after it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.queries import lifecycle, query_run, supervisor
+from ottla.queries import query_run
 from ottla.queries.failures import QueryFailure
 from ottla.queries.lifecycle import Recovery
-from ottla.queries.states import State
+from ottla.queries.query_run import QueryRun
+from ottla.queries.states import QueryStatus
 from ottla.queries.supervisor import Supervisor
-from ottla.rows.schema import Format, Layout, Schema
-from ottla.spark.checkpoints import Checkpoint, Position
-from ottla.sql.plan.stages import Input
+from ottla.rows.schema import FormatInfo, Layout, LogicalSchema
+from ottla.spark.checkpoints import Position, QueryCheckpoint
+from ottla.sql.plan.stages import StageInput
 from ottla.sql.run import shared_scan
 from ottla.sql.run.query_runtime import QueryRuntime
-from ottla.sql.run.scan_member import ScanMember
+from ottla.sql.run.scan_member import CatchUp, ScanMember
 from ottla.sql.run.shared_scan import SharedScan, forget_member
 from ottla.sql.syntax.statements import SourceKind
 
 TOPIC = "orders"
-LAYOUT = Layout(Schema(()), Format("NONE"), Format("NONE"))
-ORDERS = Input("ORDERS", TOPIC, LAYOUT, SourceKind.STREAM)
+LAYOUT = Layout(LogicalSchema(()), FormatInfo("NONE"), FormatInfo("NONE"))
+ORDERS = StageInput("ORDERS", TOPIC, LAYOUT, SourceKind.STREAM)
 BATCH_ROWS = 7
 
 
@@ -98,8 +99,8 @@ class Query:
         self._start, self._available_now = start, available_now
         self._error: Exception | None = None
         self._stopped = False
-        for each in ("offsets", "commits"):
-            (path / each).mkdir(parents=True, exist_ok=True)
+        for folder_name in ("offsets", "commits"):
+            (path / folder_name).mkdir(parents=True, exist_ok=True)
         if not (path / "metadata").exists():
             (path / "metadata").write_text(str(engine.random.random()))
         self._id = (path / "metadata").read_text()
@@ -133,10 +134,10 @@ class Query:
             self._error = error
 
     def _batch(self, target: Position) -> bool:
-        """One batch; False if there was nothing to do. It may be left anywhere."""
-        checkpoint = Checkpoint(self._path)
+        """Runs one batch; False if there was nothing to do. It may stop anywhere."""
+        checkpoint = QueryCheckpoint(self._path)
         begin = {**self._start.get(TOPIC, {}), **checkpoint.position().get(TOPIC, {})}
-        done = sorted(int(each.name) for each in (self._path / "commits").iterdir())
+        done = sorted(int(commit.name) for commit in (self._path / "commits").iterdir())
         number = done[-1] + 1 if done else 0
         planned = self._path / "offsets" / str(number)
         if planned.exists():
@@ -165,7 +166,7 @@ class Query:
         with self._engine.lock:
             if (self._id, number) in self._engine.decided:
                 return
-            bad = [each["id"] for each in self._members if each["id"] in self._engine.broken]
+            bad = [member["id"] for member in self._members if member["id"] in self._engine.broken]
             if bad:
                 raise RuntimeError(f"AnalysisException: {bad} can't be computed")
             self._engine.decided.add((self._id, number))
@@ -182,18 +183,17 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_scan, "RETURN_S", 0.05)
     monkeypatch.setattr(shared_scan, "NEAR_RECORDS", 10)
     monkeypatch.setattr(query_run, "WATCH_S", 0.002)
-    monkeypatch.setattr(supervisor, "WATCH_S", 0.002)
-    monkeypatch.setattr(query_run, "IDLE_WAIT_S_MAX", 0.005)
+    monkeypatch.setattr(QueryRun, "idle_wait_s_max", 0.005)
 
 
-class Life:
-    """Members of one scan, and what each of them must have in the end."""
+class ScanHistory:
+    """Members of one scan, and the expected rows of each."""
 
     def __init__(self, engine: Engine, state_dir: Path) -> None:
         self.engine, self.dir = engine, state_dir
         self.began: dict[str, Position] = {}
         self.running: set[str] = set()
-        self.supervisor = Supervisor()
+        self.supervisor = Supervisor(watch_s=0.002, back_off_first_ms=10)
         self.scan = self._opened()
 
     def _opened(self) -> SharedScan:
@@ -209,8 +209,8 @@ class Life:
         home.mkdir(parents=True, exist_ok=True)
         if name not in self.began:
             earliest: Position = {TOPIC: {"0": 0, "1": 0}}
-            wish = earliest if self.engine.random.random() < 0.5 else self.engine.end()
-            self.began[name] = wish
+            begin = earliest if self.engine.random.random() < 0.5 else self.engine.end()
+            self.began[name] = begin
         self.scan.join(ScanMember(name, name, "{}", "text", home, self.began[name]))
         self.running.add(name)
 
@@ -219,7 +219,7 @@ class Life:
         self.running.discard(name)
 
     def restart(self) -> None:
-        """As after a crash: the folders are all that is left."""
+        """As after a crash: only the folders are left."""
         self.scan.close()
         self.scan = self._opened()
         for name in sorted(self.running):
@@ -234,17 +234,19 @@ class Life:
 
 
 @pytest.fixture
-def lives(tmp_path: Path) -> Iterator[list[Life]]:
-    made: list[Life] = []
+def lives(tmp_path: Path) -> Iterator[list[ScanHistory]]:
+    made: list[ScanHistory] = []
     yield made
-    for each in made:
-        each.close()
+    for result in made:
+        result.close()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_member_has_every_row_once(seed: int, tmp_path: Path, lives: list[Life]) -> None:
+def test_every_member_has_every_row_once(
+    seed: int, tmp_path: Path, lives: list[ScanHistory]
+) -> None:
     engine = Engine(seed)
-    life = Life(engine, tmp_path)
+    life = ScanHistory(engine, tmp_path)
     lives.append(life)
     for _ in range(40):
         engine.produce(engine.random.randrange(30))
@@ -267,12 +269,14 @@ def test_every_member_has_every_row_once(seed: int, tmp_path: Path, lives: list[
             for name in life.began
         }
         time.sleep(0.01)
-    _until(lambda: all(life.scan.state(name).state is State.RUNNING for name in life.began))
+    _until(lambda: all(life.scan.state(name).state is QueryStatus.RUNNING for name in life.began))
 
 
-def test_one_that_can_not_be_computed_fails_alone(tmp_path: Path, lives: list[Life]) -> None:
+def test_a_member_that_cannot_be_computed_fails_alone(
+    tmp_path: Path, lives: list[ScanHistory]
+) -> None:
     engine = Engine(1)
-    life = Life(engine, tmp_path)
+    life = ScanHistory(engine, tmp_path)
     lives.append(life)
     for name in ("good", "bad"):
         life.start(name)
@@ -281,22 +285,56 @@ def test_one_that_can_not_be_computed_fails_alone(tmp_path: Path, lives: list[Li
     engine.broken.add("bad")
     engine.produce(20)
     _until(lambda: life.got("good") == life.expected("good"))
-    assert life.scan.state("bad").state is State.FAILED
+    assert life.scan.state("bad").state is QueryStatus.FAILED
     assert "AnalysisException" in life.scan.state("bad").cause
-    assert life.scan.state("good").state is State.RUNNING
-    # Mended, it goes on where it was.
+    assert life.scan.state("good").state is QueryStatus.RUNNING
+    # Once repaired, it resumes.
     engine.broken.clear()
     life.leave("bad")
     life.start("bad")
     _until(lambda: life.got("bad") == life.expected("bad"))
 
 
-def test_one_that_could_not_catch_up_for_a_moment_joins_later(
-    tmp_path: Path, lives: list[Life], monkeypatch: pytest.MonkeyPatch
+def test_a_member_that_joins_while_others_change_catches_up_once(
+    tmp_path: Path, lives: list[ScanHistory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "BACK_OFF_FIRST_MS", 10)
+    """The start of the scan may decide about a new member while `join` does: only one of them may
+    run it, because two runs of one checkpoint write its rows twice."""
+    engine = Engine(5)
+    life = ScanHistory(engine, tmp_path)
+    lives.append(life)
+    life.start("first")
+    engine.produce(100)
+    _until(lambda: life.got("first") == life.expected("first"))
+    catch_up, other_has_decided = SharedScan._catch_up, threading.Event()
+    begun: list[str] = []
+
+    def slow_catch_up(scan: SharedScan, member: ScanMember) -> None:
+        if threading.current_thread() is threading.main_thread():
+            scan._query.restart()
+            other_has_decided.wait(1)
+            catch_up(scan, member)
+        else:
+            catch_up(scan, member)
+            other_has_decided.set()
+
+    def begin(*arguments: Any) -> CatchUp:
+        begun.append(arguments[3].id)
+        return CatchUp(*arguments)
+
+    monkeypatch.setattr(SharedScan, "_catch_up", slow_catch_up)
+    monkeypatch.setattr(shared_scan, "CatchUp", begin)
+    life.began["second"] = {TOPIC: {"0": 0, "1": 0}}
+    life.start("second")
+    _until(lambda: life.got("second") == life.expected("second"))
+    assert begun == ["second"]
+
+
+def test_a_member_that_failed_to_catch_up_joins_later(
+    tmp_path: Path, lives: list[ScanHistory], monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = Engine(3)
-    life = Life(engine, tmp_path)
+    life = ScanHistory(engine, tmp_path)
     lives.append(life)
     life.start("first")
     engine.produce(9)
@@ -306,37 +344,37 @@ def test_one_that_could_not_catch_up_for_a_moment_joins_later(
     life.start("late")
     _until(lambda: life.got("late") == life.expected("late"))
     assert engine.away == 0
-    _until(lambda: life.scan.state("late").state is State.RUNNING)
+    _until(lambda: life.scan.state("late").state is QueryStatus.RUNNING)
 
 
-def test_a_scan_that_can_not_look_for_the_culprit_says_what_was_wrong(
-    tmp_path: Path, lives: list[Life], monkeypatch: pytest.MonkeyPatch
+def test_a_scan_that_can_not_find_the_culprit_keeps_the_first_cause(
+    tmp_path: Path, lives: list[ScanHistory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def recover(_: SharedScan, failure: QueryFailure) -> Recovery:
         raise OSError("No space left on device")
 
     monkeypatch.setattr(SharedScan, "recover", recover)
     engine = Engine(4)
-    life = Life(engine, tmp_path)
+    life = ScanHistory(engine, tmp_path)
     lives.append(life)
     life.start("q")
     engine.produce(9)
     _until(lambda: life.got("q") == life.expected("q"))
     engine.broken.add("q")
     engine.produce(9)
-    _until(lambda: life.scan.state("q").state is State.FAILED)
+    _until(lambda: life.scan.state("q").state is QueryStatus.FAILED)
     assert "AnalysisException" in life.scan.state("q").cause
-    # Whoever leaves a scan that can't finish its batch leaves it as it is.
+    # A member that leaves an unfinished batch does not change it.
     life.leave("q")
     assert not (tmp_path / "shared" / "f").exists()
 
 
 def test_nothing_is_written_for_a_member_after_it_has_left(
-    tmp_path: Path, lives: list[Life]
+    tmp_path: Path, lives: list[ScanHistory]
 ) -> None:
     for seed in range(10):
         engine = Engine(seed)
-        life = Life(engine, tmp_path / str(seed))
+        life = ScanHistory(engine, tmp_path / str(seed))
         lives.append(life)
         for name in ("stays", "goes"):
             life.start(name)
@@ -351,36 +389,40 @@ def test_nothing_is_written_for_a_member_after_it_has_left(
         life.close()
 
 
-def test_the_folder_of_a_scan_goes_with_its_last_member(tmp_path: Path, lives: list[Life]) -> None:
+def test_the_last_member_removes_the_folder_of_its_scan(
+    tmp_path: Path, lives: list[ScanHistory]
+) -> None:
     engine = Engine(7)
-    life = Life(engine, tmp_path)
+    life = ScanHistory(engine, tmp_path)
     lives.append(life)
     folder = tmp_path / "shared" / "f"
     for keep in (True, False):
         for name in ("a", "b"):
             life.start(name)
         engine.produce(20)
-        _until(lambda: all(life.got(each) == life.expected(each) for each in ("a", "b")))
+        _until(
+            lambda: all(life.got(member_id) == life.expected(member_id) for member_id in ("a", "b"))
+        )
         life.leave("a", keep=keep)
         assert (folder / "members.json").exists()
         life.leave("b", keep=keep)
         assert not folder.exists()
 
 
-def test_members_that_ended_while_nobody_ran_them_leave_no_folder(
-    tmp_path: Path, lives: list[Life]
+def test_members_that_ended_while_stopped_leave_no_folder(
+    tmp_path: Path, lives: list[ScanHistory]
 ) -> None:
     engine = Engine(8)
-    life = Life(engine, tmp_path)
+    life = ScanHistory(engine, tmp_path)
     lives.append(life)
     for name in ("a", "b"):
         life.start(name)
     engine.produce(20)
-    _until(lambda: all(life.got(each) == life.expected(each) for each in ("a", "b")))
+    _until(lambda: all(life.got(member_id) == life.expected(member_id) for member_id in ("a", "b")))
     life.close()
     folder = tmp_path / "shared" / "f"
     forget_member(folder, "a")
-    assert [each["id"] for each in json.loads((folder / "members.json").read_text())] == ["b"]
+    assert [member["id"] for member in json.loads((folder / "members.json").read_text())] == ["b"]
     forget_member(folder, "b")
     assert not folder.exists()
 

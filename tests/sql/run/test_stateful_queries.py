@@ -8,7 +8,7 @@ import pytest
 from running_shop import WAIT_S, Shop, eventually
 
 from ottla.queries import application_settings
-from ottla.queries.states import State
+from ottla.queries.states import QueryStatus
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -29,7 +29,7 @@ def windowed(key: bytes) -> tuple[str, int]:
     return key[:-8].decode(), struct.unpack(">q", key[-8:])[0]
 
 
-def test_counts_windows_and_their_ends(shop: Shop) -> None:
+def test_windows_are_counted_and_closed(shop: Shop) -> None:
     shop.run(ORDERS)
     earliest = {"auto_offset_reset": "earliest"}
     shop.insert("orders", order("tea", 1, 1), order("tea", 2, 1000), order("jam", 5, 2000))
@@ -66,7 +66,7 @@ def test_counts_windows_and_their_ends(shop: Shop) -> None:
     eventually(lambda: (b"tea", {"N": 6, "TOTAL": 7}) in shop.records("COUNTS", 4, 1))
     minutes = {windowed(key): value["N"] for key, value in shop.records("BY_MINUTE", 5)}
     assert minutes[("tea", 0)] == 3
-    assert shop.queries.state(counts).state is State.RUNNING
+    assert shop.queries.state(counts).state is QueryStatus.RUNNING
 
 
 def test_without_a_cache_each_update_of_a_window_is_written(shop: Shop) -> None:
@@ -79,10 +79,10 @@ def test_without_a_cache_each_update_of_a_window_is_written(shop: Shop) -> None:
         cache_max_bytes_buffering="0",
     )
     found = [(windowed(key), value) for key, value in shop.records("EACH_ONE", 3)]
-    assert found == [(("tea", 0), each) for each in ({"TOTAL": 5}, None, {"TOTAL": 3})]
+    assert found == [(("tea", 0), value) for value in ({"TOTAL": 5}, None, {"TOTAL": 3})]
 
 
-def test_two_streams_join_and_a_process_that_starts_again_goes_on(shop: Shop) -> None:
+def test_a_stream_join_resumes_after_a_restart(shop: Shop) -> None:
     shop.run(ORDERS)
     shop.run(PAYMENTS)
     paid = shop.run(
@@ -124,12 +124,12 @@ def test_a_stream_joined_with_a_table_is_counted_by_stages(shop: Shop) -> None:
     eventually(lambda: dict(shop.records("SIZES", 2, 1)).get(b"food") == {"N": 1})
     shop.insert("items", ("jam", {"kind": "drink"}, 2000))
     eventually(lambda: dict(shop.records("SIZES", 4, 1)) == SIZES)
-    internal = [each for each in _topics(shop) if each.startswith("_ottla-sql-")]
-    ends = {each.rpartition("-")[2] for each in internal}
+    internal = [topic for topic in _topics(shop) if topic.startswith("_ottla-sql-")]
+    ends = {topic.rpartition("-")[2] for topic in internal}
     assert ends == {"changelog", "repartition"}
     shop.queries.stop(query)
     shop.queries.stop(tables)
-    assert not [each for each in _topics(shop) if each.startswith("_ottla-sql-")]
+    assert not [topic for topic in _topics(shop) if topic.startswith("_ottla-sql-")]
 
 
 def test_a_backlog_larger_than_a_batch_is_joined_like_any_other(
@@ -143,8 +143,8 @@ def test_a_backlog_larger_than_a_batch_is_joined_like_any_other(
         " WITH (KAFKA_TOPIC='items', VALUE_FORMAT='JSON', PARTITIONS=1);"
     )
     names = ("tea", "jam", "nut", "oil")
-    shop.insert("items", *((each, {"kind": "food"}, 1) for each in reversed(names)))
-    shop.insert("orders", *((each, {"item": each}, 5000 * n) for n, each in enumerate(names, 1)))
+    shop.insert("items", *((name, {"kind": "food"}, 1) for name in reversed(names)))
+    shop.insert("orders", *((name, {"item": name}, 5000 * n) for n, name in enumerate(names, 1)))
     shop.insert("payments", *((f"p{n}", {"order_id": "oil"}, n * MINUTE) for n in (1, 2, 3)))
     shop.run(
         "CREATE STREAM known AS SELECT o.id AS id, i.item AS item, kind FROM orders o"
@@ -167,31 +167,31 @@ def _topics(shop: Shop) -> list[str]:
         return admin.topics.names()
 
 
-def test_questions_once_and_for_as_long_as_one_listens(shop: Shop) -> None:
+def test_pull_and_push_queries_are_answered(shop: Shop) -> None:
     shop.run(ORDERS)
     shop.insert("orders", *(order(item, n, n + 1) for n, item in enumerate(["tea", "jam", "nut"])))
     push = shop.pushed(
         "SELECT UCASE(item) AS item, amount FROM orders WHERE amount > 0 EMIT CHANGES LIMIT 2;",
         auto_offset_reset="earliest",
     )
-    assert [each.name for each in push.columns] == ["ITEM", "AMOUNT"]
+    assert [column.name for column in push.columns] == ["ITEM", "AMOUNT"]
     assert [row.values for row in push.rows(WAIT_S)] == [("JAM", 1), ("NUT", 2)]
     eventually(lambda: push.closed)
     endless = shop.pushed("SELECT * FROM orders EMIT CHANGES;")
-    eventually(lambda: endless.state.state is State.RUNNING)
+    eventually(lambda: endless.state.state is QueryStatus.RUNNING)
     shop.insert("orders", order("fig", 9, 9))
     assert endless.next(WAIT_S).values == ("k", "fig", 9)
     endless.close()
     assert endless.next(5) is None
     answer = shop.pulled("SELECT item, amount FROM orders ORDER BY amount DESC LIMIT 2;")
     assert answer.rows == [("fig", 9), ("nut", 2)]
-    assert [(each.name, str(each.type)) for each in answer.columns] == [
+    assert [(column.name, str(column.type)) for column in answer.columns] == [
         ("ITEM", "STRING"),
         ("AMOUNT", "INTEGER"),
     ]
 
 
-def test_who_listens_to_a_table_is_told_of_what_goes_if_it_was_shown(shop: Shop) -> None:
+def test_push_queries_emit_a_tombstone_for_rows_they_have_shown(shop: Shop) -> None:
     shop.run(
         "CREATE TABLE items (item STRING PRIMARY KEY, kind STRING, n INT)"
         " WITH (KAFKA_TOPIC='items', VALUE_FORMAT='JSON', PARTITIONS=1);"
@@ -203,14 +203,14 @@ def test_who_listens_to_a_table_is_told_of_what_goes_if_it_was_shown(shop: Shop)
         ("tea", {"kind": "tool", "n": 3}, 3),
         ("tea", {"kind": "tool", "n": 4}, 4),
         ("jam", {"kind": "food", "n": 5}, 5),
-        ("ink", None, 6),  # who has asked before may have seen it
+        ("ink", None, 6),  # an earlier client may have seen it
     )
     push = shop.pushed(
         "SELECT n, item FROM items WHERE kind = 'food' EMIT CHANGES LIMIT 4;",
         auto_offset_reset="earliest",
     )
-    told = [(row.values, row.deleted) for row in push.rows(WAIT_S)]
-    assert told == [
+    rows = [(row.values, row.deleted) for row in push.rows(WAIT_S)]
+    assert rows == [
         ((2, "tea"), False),
         ((None, "tea"), True),
         ((5, "jam"), False),
@@ -218,7 +218,7 @@ def test_who_listens_to_a_table_is_told_of_what_goes_if_it_was_shown(shop: Shop)
     ]
 
 
-def test_a_query_that_fails_says_why_and_can_go_on(shop: Shop) -> None:
+def test_a_failed_query_has_its_cause_and_can_be_resumed(shop: Shop) -> None:
     shop.run(ORDERS)
     counts = shop.run(
         "CREATE TABLE counts AS SELECT item, COUNT(*) AS n FROM orders GROUP BY item;",
@@ -229,14 +229,14 @@ def test_a_query_that_fails_says_why_and_can_go_on(shop: Shop) -> None:
     with shop.cluster.admin() as admin:
         admin.topics.delete("COUNTS")
     shop.insert("orders", order("tea", 1, 1))
-    eventually(lambda: shop.queries.state(counts).state is State.FAILED)
+    eventually(lambda: shop.queries.state(counts).state is QueryStatus.FAILED)
     assert shop.queries.state(counts).cause
     with shop.cluster.admin() as admin:
         admin.topics.create("COUNTS", 1)
     shop.queries.resume(counts)
     assert shop.records("COUNTS", 1) == [(b"tea", {"N": 2})]
-    # A broker that goes away and comes back is nothing to fail for.
+    # A broker that disappears and returns is not a failure.
     shop.cluster.restart()
     shop.insert("orders", order("tea", 1, 1))
     eventually(lambda: (b"tea", {"N": 3}) in shop.records("COUNTS", 2, 1))
-    assert shop.queries.state(counts).state is State.RUNNING
+    assert shop.queries.state(counts).state is QueryStatus.RUNNING

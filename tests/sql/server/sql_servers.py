@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from ottla.spark.serving import Serving
+from ottla.rest.hypercorn_server import HypercornServer
 from ottla.sql.engine.engine import Engine
-from ottla.sql.run.workers import Workers
+from ottla.sql.ksql_config import KsqlConfig
+from ottla.sql.run.query_executor import QueryExecutor
 from ottla.sql.server.app import make_app
-from ottla.sql.settings import Settings
 from ottla.testing import LocalCluster
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def running(
     state_dir: Path | None = None,
     more: Mapping[str, str] = {},
 ) -> Iterator[str]:
-    """Without Spark: a server whose Spark is still starting, for ever."""
-    settings = Settings(
+    """Without Spark: a server whose Spark never finishes starting."""
+    settings = KsqlConfig(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "ksql.service.id": service_id,
@@ -50,17 +50,17 @@ def running(
         assert spark is not None
         return spark
 
-    engine = Engine(settings, Workers(settings, session))
+    engine = Engine(settings, QueryExecutor(settings, session))
     engine.start()
     try:
-        with Serving(make_app(engine, headless=headless)) as serving:
+        with HypercornServer(make_app(engine, headless=headless)) as serving:
             yield serving.url
     finally:
         engine.close()
 
 
 def ksql(client: httpx.Client, text: str, **fields: Any) -> list[dict[str, Any]]:
-    """What the statements gave; an error fails the test."""
+    """The results of the statements; an error fails the test."""
     answer = client.post("/ksql", json={"ksql": text, **fields})
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()

@@ -1,4 +1,4 @@
-"""A server that runs the statements of a file; without Spark, as far as that goes."""
+"""A headless server, which executes a file; without Spark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from ottla.rows.errors import SqlError
 from ottla.sql.engine.engine import Engine
-from ottla.sql.server.process import run_file
-from ottla.sql.settings import Settings
+from ottla.sql.ksql_config import KsqlConfig
+from ottla.sql.server.server import run_file
 from ottla.testing import LocalCluster
 
 STATEMENTS = """
@@ -23,7 +23,7 @@ CREATE STREAM big AS SELECT id, v FROM o WHERE v > 1;
 
 def headless(cluster: LocalCluster) -> Engine:
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "ksql.service.id": "headless_"}
-    engine = Engine(Settings(settings), headless=True)
+    engine = Engine(KsqlConfig(settings), headless=True)
     engine.start()
     return engine
 
@@ -45,16 +45,16 @@ def test_a_file_gives_the_same_queries_at_each_start(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("SHOW STREAMS;\n", "1:1: Show is no statement for a file"),
+        ("SHOW STREAMS;\n", "1:1: Show is not allowed in the queries file"),
         (
             "CREATE SINK CONNECTOR c WITH ('connector.class'='FileStreamSink');",
-            "1:1: CreateConnector is no statement for a file",
+            "1:1: CreateConnector is not allowed in the queries file",
         ),
         ("\n  CREATE NONSENSE;", "2:10: unexpected 'NONSENSE'"),
         ("CREATE STREAM a AS SELECT * FROM nothing;", "NOTHING does not exist."),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told_with_its_place(
+def test_an_error_in_a_file_has_its_position(
     sql_cluster: LocalCluster, tmp_path: Path, text: str, words: str
 ) -> None:
     path = tmp_path / "wrong.sql"
@@ -68,7 +68,7 @@ def test_what_is_wrong_in_a_file_is_told_with_its_place(
     assert not engine.state.catalog.sources
 
 
-def test_a_file_that_is_not_there(sql_cluster: LocalCluster, tmp_path: Path) -> None:
+def test_an_absent_file_is_reported(sql_cluster: LocalCluster, tmp_path: Path) -> None:
     engine = headless(sql_cluster)
     with pytest.raises(SqlError, match="Can't read"):
         run_file(engine, tmp_path / "nothing.sql")

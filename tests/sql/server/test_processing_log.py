@@ -1,4 +1,4 @@
-"""Records that SQL can't read are counted; the server's log and a topic name them."""
+"""Unreadable records are counted, logged, and written to the processing log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def explained(client: httpx.Client, query_id: str) -> dict[str, Any]:
     return description
 
 
-def test_queries_with_and_without_state_tell_of_what_they_left_out(
+def test_queries_log_the_records_they_skip(
     client: httpx.Client, sql_cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     ksql(
@@ -73,17 +73,24 @@ def test_queries_with_and_without_state_tell_of_what_they_left_out(
         for query_id, topic in ((counted, "told_plain"), (joined, "told_kept")):
             until(lambda query_id=query_id: len(explained(client, query_id)["unreadable"]), 1)
             (words,) = explained(client, query_id)["unreadable"]
-            assert words.startswith(f"1 records of {topic} could not be read and are left out. ")
-            assert f"{topic}-0 at offset 1 is no row" in words
+            assert words.startswith(
+                f"1 records of {topic} could not be deserialized and were skipped. "
+            )
+            assert f"{topic}-0 at offset 1: failed to deserialize" in words
             assert f"PRINT '{LOG}' FROM BEGINNING;" in words
-    told = [each.getMessage() for each in caplog.records if each.name == "ottla.processing"]
-    assert sum("told_plain-0 at offset 1 is no row, its value: " in each for each in told) == 1
-    assert sum("told_kept-0 at offset 1 is no row" in each for each in told) == 1
+    output = [record.getMessage() for record in caplog.records if record.name == "ottla.processing"]
+    assert (
+        sum(
+            "told_plain-0 at offset 1: failed to deserialize the value: " in line for line in output
+        )
+        == 1
+    )
+    assert sum("told_kept-0 at offset 1: failed to deserialize" in line for line in output) == 1
     (described,) = ksql(client, "DESCRIBE plain EXTENDED;")
     assert "1 records of told_plain" in described["sourceDescription"]["errorStats"]
 
     with sql_cluster.consumer(LOG, auto_offset_reset="earliest") as consumer:
-        messages = [json.loads(each.value or b"") for each in consumer.take(2)]
-    errors = [each["message"]["deserializationError"] for each in messages]
-    assert {each["topic"] for each in errors} == {"told_plain", "told_kept"}
-    assert {each["message"]["type"] for each in messages} == {0}
+        messages = [json.loads(record.value or b"") for record in consumer.take(2)]
+    errors = [message["message"]["deserializationError"] for message in messages]
+    assert {error["topic"] for error in errors} == {"told_plain", "told_kept"}
+    assert {message["message"]["type"] for message in messages} == {0}

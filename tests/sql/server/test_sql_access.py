@@ -1,4 +1,4 @@
-"""The SQL's REST with TLS and logins, and what its statements may not do."""
+"""The REST API with TLS and authentication, and permissions of statements."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import httpx
 import pytest
 
 from ottla.cli.app import main
+from ottla.rest.hypercorn_server import HypercornServer
 from ottla.rest.users import hash_password
 from ottla.rows.errors import SqlError
-from ottla.spark.serving import Serving
 from ottla.sql.engine.engine import Engine
-from ottla.sql.run.workers import Workers
+from ottla.sql.ksql_config import KsqlConfig, check_property, listener
+from ottla.sql.run.query_executor import QueryExecutor
 from ottla.sql.server.access import ServerAccess
 from ottla.sql.server.app import make_app
-from ottla.sql.settings import Settings, check_property, listener
 from ottla.testing import LocalCluster
 
 ANN, ROB = httpx.BasicAuth("ann", "a"), httpx.BasicAuth("rob", "r")
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
     with LocalCluster() as cluster:
-        settings = Settings(
+        settings = KsqlConfig(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "listeners": "https://127.0.0.1:0",
@@ -57,10 +57,14 @@ def url(folder: Path) -> Iterator[str]:
         host, port = listener(settings)
         door = ServerAccess(settings, host, port)
         never = threading.Event()
-        engine = Engine(settings, Workers(settings, never.wait))  # a Spark that is still starting
+        engine = Engine(
+            settings, QueryExecutor(settings, never.wait)
+        )  # a Spark that is still starting
         engine.start()
         try:
-            with Serving(door.guarded(make_app(engine)), host, port, tls=door.tls) as serving:
+            with HypercornServer(
+                door.guarded(make_app(engine)), host, port, tls=door.tls
+            ) as serving:
                 yield serving.url
         finally:
             engine.close()
@@ -79,7 +83,7 @@ def test_statements_need_a_login_and_a_role(url: str, folder: Path) -> None:
         assert client.post("/ksql", json=mixed, auth=ROB).status_code == 403
         assert client.post("/ksql", json={"ksql": STREAM}, auth=ANN).status_code == 200
         shown = client.post("/ksql", json={"ksql": "SHOW STREAMS;"}, auth=ROB)
-        assert [each["name"] for each in shown.json()[0]["streams"]] == ["S"]
+        assert [stream["name"] for stream in shown.json()[0]["streams"]] == ["S"]
         assert client.post("/inserts-stream", content=b"{}", auth=ROB).status_code == 403
         assert client.post("/ksql/terminate", json={}, auth=ROB).status_code == 403
         properties = client.post("/ksql", json={"ksql": "SHOW PROPERTIES;"}, auth=ROB).text
@@ -103,13 +107,13 @@ def test_the_shell_logs_in(url: str, folder: Path, capsys: pytest.CaptureFixture
         "ksql.streams.bootstrap.servers",
     ],
 )
-def test_a_statement_can_not_change_how_the_server_logs_in(name: str) -> None:
+def test_a_statement_cannot_change_the_servers_login(name: str) -> None:
     with pytest.raises(SqlError):
         check_property(name, "x")
 
 
-def test_clients_have_settings_of_their_own() -> None:
-    settings = Settings(
+def test_clients_have_their_own_settings() -> None:
+    settings = KsqlConfig(
         {
             "ksql.streams.ssl.truststore.location": "/kafka.pem",
             "ssl.truststore.location": "/rest.pem",

@@ -1,4 +1,4 @@
-"""Connector statements at a Connect worker of ours, whose connectors only say that they run."""
+"""Connector statements with a Connect worker, whose connectors only claim to run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "connect/rest"))
 from workers import Stage, worker
 
 from ottla.connect.run.connect_worker import ConnectWorker
-from ottla.sql.engine.connector_configs import config_of
+from ottla.sql.engine.connector_configs import connector_config
 from ottla.sql.syntax import parse
 from ottla.sql.syntax.statements import CreateConnector
 from ottla.testing import LocalCluster
@@ -54,16 +54,16 @@ def url(sql_cluster: LocalCluster, connect: ConnectWorker) -> Iterator[str]:
 def no_connectors(client: httpx.Client) -> Iterator[None]:
     yield
     (listed,) = ksql(client, "SHOW CONNECTORS;")
-    for each in listed["connectors"]:
-        ksql(client, f"DROP CONNECTOR `{each['name']}`;")
+    for connector in listed["connectors"]:
+        ksql(client, f"DROP CONNECTOR `{connector['name']}`;")
 
 
 def states(client: httpx.Client) -> list[str]:
     (listed,) = ksql(client, "SHOW CONNECTORS;")
-    return [each["state"] for each in listed["connectors"]]
+    return [connector["state"] for connector in listed["connectors"]]
 
 
-def test_the_life_of_a_connector(client: httpx.Client) -> None:
+def test_a_connector_from_its_creation_to_its_deletion(client: httpx.Client) -> None:
     (made,) = ksql(client, LINES)
     assert made == {
         "@type": "connector_info",
@@ -117,18 +117,18 @@ def test_a_connector_is_described_with_the_streams_over_its_topics(client: httpx
     found = described()
     assert found["@type"] == "connector_description"
     assert found["connectorClass"] == "Lines"
-    assert [each["name"] for each in found["sources"]] == ["TYPED"]
+    assert [source["name"] for source in found["sources"]] == ["TYPED"]
     status = found["status"]
     assert (status["name"], status["type"]) == ("lines", "source")
     assert status["connector"]["state"] == "RUNNING"
-    assert [(each["id"], each["state"]) for each in status["tasks"]] == [
+    assert [(task["id"], task["state"]) for task in status["tasks"]] == [
         (0, "RUNNING"),
         (1, "RUNNING"),
     ]
     assert found["warnings"] == []
 
 
-def test_a_connector_that_fails_says_why(client: httpx.Client) -> None:
+def test_a_failed_connector_shows_its_trace(client: httpx.Client) -> None:
     ksql(client, LINES.replace("'tasks.max'=2", "'tasks.max'=1, 'trouble'='yes'"))
     until(lambda: states(client), ["WARNING (0/1 tasks RUNNING)"])
     (found,) = ksql(client, "DESCRIBE CONNECTOR `lines`;")
@@ -140,7 +140,7 @@ def test_plugins_are_listed(client: httpx.Client) -> None:
     (found,) = ksql(client, "SHOW CONNECTOR PLUGINS;")
     assert found["@type"] == "connector_plugins_list"
     assert {"className": "Lines", "type": "source", "version": "1"} in found["connectorsPlugins"]
-    assert {each["type"] for each in found["connectorsPlugins"]} == {"source", "sink"}
+    assert {plugin["type"] for plugin in found["connectorsPlugins"]} == {"source", "sink"}
 
 
 def test_names_without_quotes_are_upper_case_and_variables_are_replaced(
@@ -162,7 +162,7 @@ def test_names_without_quotes_are_upper_case_and_variables_are_replaced(
     assert again["info"]["config"]["topics"] == "a,b"
 
 
-def test_what_is_there_and_what_is_not(client: httpx.Client) -> None:
+def test_existing_and_absent_connectors_are_distinguished(client: httpx.Client) -> None:
     ksql(client, LINES)
     exists = ksql_error(client, LINES)
     assert exists["error_code"] == 40900
@@ -213,7 +213,7 @@ def test_a_config_is_validated_before_anything_is_made(
     assert states(client) == []
 
 
-def test_several_statements_are_right_together_or_nothing_is_done(client: httpx.Client) -> None:
+def test_several_statements_run_all_or_none(client: httpx.Client) -> None:
     wrong = "CREATE SOURCE CONNECTOR B WITH ('connector.class'='Lines');"
     made = "CREATE TYPE made_with AS INTEGER;"
     error = ksql_error(client, f"{made} {LINES} {wrong}")
@@ -224,14 +224,14 @@ def test_several_statements_are_right_together_or_nothing_is_done(client: httpx.
     assert states(client) == []
     assert "MADE_WITH" not in ksql(client, "SHOW TYPES;")[0]["types"]
     found = ksql(client, f"{made} {LINES} DROP CONNECTOR `lines`; {LINES} SHOW CONNECTORS;")
-    assert [each["@type"] for each in found] == [
+    assert [item["@type"] for item in found] == [
         "currentStatus",
         "connector_info",
         "drop_connector",
         "connector_info",
         "connector_list",
     ]
-    assert [each["name"] for each in found[-1]["connectors"]] == ["lines"]
+    assert [connector["name"] for connector in found[-1]["connectors"]] == ["lines"]
 
 
 def test_connectors_are_not_in_the_command_topic(client: httpx.Client) -> None:
@@ -241,13 +241,13 @@ def test_connectors_are_not_in_the_command_topic(client: httpx.Client) -> None:
     assert after == before + 1
 
 
-def test_the_other_side_is_warned_of(client: httpx.Client) -> None:
+def test_a_source_declared_as_a_sink_causes_a_warning(client: httpx.Client) -> None:
     (made,) = ksql(client, LINES.replace("SOURCE", "SINK"))
     assert made["info"]["type"] == "source"
-    assert made["warnings"] == [{"message": "Lines is a source, and works as one."}]
+    assert made["warnings"] == [{"message": "Lines is a source connector and runs as one."}]
 
 
-def test_a_secret_is_in_no_log_and_in_no_error(
+def test_secrets_appear_in_no_log_and_no_error(
     client: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -258,8 +258,8 @@ def test_a_secret_is_in_no_log_and_in_no_error(
         ksql_error(client, LINES.replace("'topic'", "'other'").replace("`lines`", "o")),
     ]
     errors.append(client.post("/query-stream", json={"sql": LINES}).json())
-    assert all(each["statementText"].endswith("'password'='[string]');") for each in errors)
-    assert "connector lines is made" in caplog.text
+    assert all(error["statementText"].endswith("'password'='[string]');") for error in errors)
+    assert "Created connector lines" in caplog.text
     assert "opensesame" not in caplog.text
     assert "opensesame" not in str(errors)
 
@@ -270,7 +270,7 @@ def test_the_jdbc_source_takes_a_key() -> None:
         "'io.confluent.connect.jdbc.JdbcSourceConnector', 'key'='id', 'transforms'='a');"
     )
     assert isinstance(statement, CreateConnector)
-    found = config_of(statement)
+    found = connector_config(statement)
     assert "key" not in found
     assert (found["tasks.max"], found["name"]) == ("1", "J")
     assert found["transforms"] == "a,ksqlCreateKey,ksqlExtractString"
@@ -278,10 +278,10 @@ def test_the_jdbc_source_takes_a_key() -> None:
     assert found["transforms.ksqlExtractString.type"].endswith("ExtractField$Key")
 
 
-# -- a worker that is not as it should be
+# -- missing and wrong workers
 
 
-def test_no_worker_is_told_with_a_remedy(sql_cluster: LocalCluster) -> None:
+def test_a_missing_worker_gives_a_remedy(sql_cluster: LocalCluster) -> None:
     more = {"ksql.connect.url": "http://127.0.0.1:1"}
     with running(sql_cluster, "no_worker_", more=more) as url, httpx.Client(base_url=url) as asked:
         for text in (LINES, "SHOW CONNECTORS;", "DROP CONNECTOR c;", "DESCRIBE CONNECTOR c;"):
@@ -294,7 +294,7 @@ def test_no_worker_is_told_with_a_remedy(sql_cluster: LocalCluster) -> None:
         assert ksql(asked, "SHOW TYPES;")[0]["types"] == {}
 
 
-def test_a_worker_that_hangs_holds_up_nobody_else(sql_cluster: LocalCluster) -> None:
+def test_a_hanging_worker_blocks_no_other_statements(sql_cluster: LocalCluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         more = {
             "ksql.connect.url": f"http://127.0.0.1:{silent.getsockname()[1]}",
@@ -308,13 +308,13 @@ def test_a_worker_that_hangs_holds_up_nobody_else(sql_cluster: LocalCluster) -> 
             ksql(asked, "SHOW STREAMS;")  # it has read its topic
             hanging = [pool.submit(ksql_error, asked, "SHOW CONNECTORS;") for _ in range(4)]
             ksql(asked, "SHOW STREAMS;")
-            assert not any(each.done() for each in hanging)
-            for each in hanging:
-                assert "no answer within 9 s" in each.result()["message"]
+            assert not any(future.done() for future in hanging)
+            for future in hanging:
+                assert "no answer within 9 s" in future.result()["message"]
 
 
-class _Guarded(BaseHTTPRequestHandler):
-    """A worker behind a password, and a page that is no worker at all."""
+class _GuardedWorker(BaseHTTPRequestHandler):
+    """A worker with a password, and a web page that is not a worker."""
 
     def do_GET(self) -> None:
         login = self.headers.get("Authorization") == "Basic Ym9iOnB3"  # bob:pw
@@ -331,7 +331,7 @@ class _Guarded(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def guarded() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Guarded) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _GuardedWorker) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
@@ -366,7 +366,7 @@ def test_a_login_from_a_file(sql_cluster: LocalCluster, guarded: str, tmp_path: 
         ({"ksql.connect.basic.auth.credentials.source": "FILE"}, "cannot be empty if"),
     ],
 )
-def test_settings_that_are_wrong_are_named(
+def test_wrong_settings_are_named(
     sql_cluster: LocalCluster, settings: dict[str, str], words: str
 ) -> None:
     with running(sql_cluster, "wrong_", more=settings) as url, httpx.Client(base_url=url) as asked:
@@ -375,15 +375,15 @@ def test_settings_that_are_wrong_are_named(
     assert "pw" not in error["message"]
 
 
-def test_a_page_is_no_worker(sql_cluster: LocalCluster, guarded: str) -> None:
+def test_a_web_page_is_not_a_worker(sql_cluster: LocalCluster, guarded: str) -> None:
     more = {"ksql.connect.url": f"{guarded}/page"}
     with running(sql_cluster, "page_", more=more) as url, httpx.Client(base_url=url) as asked:
         error = ksql_error(asked, "SHOW CONNECTORS;")
-    assert "what answers there is no worker" in error["message"]
+    assert "the server there is no Connect worker" in error["message"]
 
 
-def test_a_worker_that_speaks_tls(sql_cluster: LocalCluster, tmp_path: Path) -> None:
-    key, certificate, both = (tmp_path / f"{each}.pem" for each in ("key", "cert", "both"))
+def test_a_worker_may_use_tls(sql_cluster: LocalCluster, tmp_path: Path) -> None:
+    key, certificate, both = (tmp_path / f"{name}.pem" for name in ("key", "cert", "both"))
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     files = ["-keyout", str(key), "-out", str(certificate)]

@@ -1,4 +1,4 @@
-"""A file into a topic by SQL: a connector of a Connect worker of ours, on Spark."""
+"""A connector created by SQL copies a file to a topic, on Spark."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def read_by_sql(client: httpx.Client, file: Path) -> None:
         "CREATE SOURCE CONNECTOR typing WITH ('connector.class'='FileStreamSource',"
         f" 'file'='{file}', 'topic'='typed', 'tasks.max'=1);",
     )
-    assert [each["@type"] for each in made] == ["currentStatus", "connector_info"]
+    assert [result["@type"] for result in made] == ["currentStatus", "connector_info"]
 
     def listed() -> list[Any]:
         (found,) = ksql(client, "SHOW SOURCE CONNECTORS;")
-        return [(each["name"], each["state"]) for each in found["connectors"]]
+        return [(connector["name"], connector["state"]) for connector in found["connectors"]]
 
     until(listed, [("TYPING", "RUNNING (1/1 tasks RUNNING)")])
     until(lambda: pulled(client, "SELECT v FROM typed;"), [["one"], ["two"]])
@@ -65,7 +65,7 @@ def read_by_sql(client: httpx.Client, file: Path) -> None:
     assert described["connectorClass"] == "FileStreamSource"
     assert described["status"]["connector"]["state"] == "RUNNING"
     assert described["topics"] == ["typed"]
-    assert [each["name"] for each in described["sources"]] == ["TYPED"]
+    assert [source["name"] for source in described["sources"]] == ["TYPED"]
     (dropped,) = ksql(client, "DROP CONNECTOR typing;")
     assert dropped["connectorName"] == "TYPING"
     assert listed() == []

@@ -13,9 +13,9 @@ from sql_servers import ksql, pulled, running, until
 
 from ottla.client import Consumer
 from ottla.sql.engine.engine import Engine
-from ottla.sql.run.workers import Workers
-from ottla.sql.server.process import run_file
-from ottla.sql.settings import Settings
+from ottla.sql.ksql_config import KsqlConfig
+from ottla.sql.run.query_executor import QueryExecutor
+from ottla.sql.server.server import run_file
 from ottla.testing import LocalCluster
 
 if TYPE_CHECKING:
@@ -40,6 +40,13 @@ def client(
         yield made
 
 
+@pytest.fixture(scope="module")
+def towns(client: httpx.Client) -> None:
+    """A table that two tests join: each of them runs alone, too."""
+    ksql(client, source("TABLE", "towns", "town STRING PRIMARY KEY, land STRING"))
+    insert(client, "towns", (1, "x", "land of x"))
+
+
 def source(kind: str, name: str, columns: str) -> str:
     return (
         f"CREATE {kind} {name} ({columns})"
@@ -51,7 +58,7 @@ def insert(client: httpx.Client, name: str, *rows: tuple[Any, ...]) -> None:
     """The first value of each is its time, in seconds."""
     texts = []
     for seconds, *values in rows:
-        written = ", ".join(_written(each) for each in values)
+        written = ", ".join(_written(value) for value in values)
         columns = _columns[name]
         texts.append(
             f"INSERT INTO {name} (ROWTIME, {columns}) VALUES ({seconds * SECOND}, {written});"
@@ -76,7 +83,7 @@ def _written(value: Any) -> str:
 
 
 def records(cluster: LocalCluster, topic: str) -> list[Any]:
-    """What is committed there now: keys, and values as they are in JSON."""
+    """The committed records: keys, and values as in JSON."""
     found = []
     with Consumer(
         cluster.bootstrap_servers,
@@ -112,25 +119,24 @@ def test_hopping_windows_and_sessions(client: httpx.Client) -> None:
         ["b", 101 * SECOND, 101 * SECOND, 1, ["x"]],
     ]
     until(lambda: sorted(pulled(client, visits)), first)
-    # A visit of its own; then a click in the middle, late, makes one of the two.
+    # A separate visit; then a late click between them merges both.
     insert(client, "clicks", (130, "a", "q"))
     second = ["a", 130 * SECOND, 130 * SECOND, 1, ["q"]]
     until(lambda: sorted(pulled(client, visits)), [first[0], second, first[1]])
     insert(client, "clicks", (121, "a", "p"))
-    until(lambda: [each[1:4] for each in pulled(client, visits) if each[0] == "a"],
+    until(lambda: [row[1:4] for row in pulled(client, visits) if row[0] == "a"],
           [[101 * SECOND, 130 * SECOND, 5]])  # fmt: skip
 
 
+@pytest.mark.usefixtures("towns")
 def test_joins_of_streams_that_keep_what_has_no_partner(
     client: httpx.Client, sql_cluster: LocalCluster
 ) -> None:
     ksql(
         client,
         source("STREAM", "lefts", "id STRING KEY, a INT")
-        + source("STREAM", "rights", "id STRING KEY, b INT")
-        + source("TABLE", "towns", "town STRING PRIMARY KEY, land STRING"),
+        + source("STREAM", "rights", "id STRING KEY, b INT"),
     )
-    insert(client, "towns", (1, "x", "land of x"))
     within = "WITHIN 10 SECONDS GRACE PERIOD 0 SECONDS ON l.id = r.id"
     ksql(
         client,
@@ -146,7 +152,7 @@ def test_joins_of_streams_that_keep_what_has_no_partner(
     insert(client, "rights", (5, "x", 10), (6, "only_right", 20))
     three = [("x", 1, 10, "land of x")]
     until(lambda: records(sql_cluster, "THREE"), three, PATIENCE_S)
-    # Time passes: what has found nobody until now finds nobody any more.
+    # Time passes: unmatched rows stay unmatched.
     for later in (100, 200):
         insert(client, "lefts", (later, f"t{later}", 0))
         insert(client, "rights", (later, f"t{later}", 0))
@@ -159,6 +165,7 @@ def test_joins_of_streams_that_keep_what_has_no_partner(
     until(lambda: records(sql_cluster, "THREE"), late, PATIENCE_S)
 
 
+@pytest.mark.usefixtures("towns")
 def test_tables_joined_by_a_foreign_key_and_rows_out_of_rows(
     client: httpx.Client, sql_cluster: LocalCluster
 ) -> None:
@@ -182,7 +189,7 @@ def test_tables_joined_by_a_foreign_key_and_rows_out_of_rows(
     until(
         lambda: records(sql_cluster, "EXPLODED"), [("n", "one", 7), ("n", "two", None)], PATIENCE_S
     )
-    # The other table learns of y, then ann moves there, then bob is gone.
+    # The other table gets y, then ann moves there, then bob is deleted.
     insert(client, "towns", (5, "y", "land of y"))
     insert(client, "people", (6, 1, "ann", "y"))
     with sql_cluster.producer() as producer:
@@ -196,7 +203,7 @@ def test_tables_joined_by_a_foreign_key_and_rows_out_of_rows(
 def test_the_rows_of_a_headless_server(
     sql_cluster: LocalCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Twice: what was read before is not read again."""
+    """Twice: records are not read again."""
     path = tmp_path / "pipeline.sql"
     path.write_text(
         "SET 'auto.offset.reset' = 'earliest';"
@@ -206,7 +213,7 @@ def test_the_rows_of_a_headless_server(
         "CREATE TABLE sums WITH (KAFKA_TOPIC='headless_sums') AS SELECT id, SUM(v) AS s FROM o"
         " GROUP BY id;"
     )
-    settings = Settings(
+    settings = KsqlConfig(
         {
             "bootstrap.servers": sql_cluster.bootstrap_servers,
             "ksql.service.id": "headless_rows_",
@@ -214,7 +221,7 @@ def test_the_rows_of_a_headless_server(
         }
     )
     for big, last in (([("a", 2)], 3), ([("a", 2), ("a", 2)], 6)):
-        engine = Engine(settings, Workers(settings, lambda: spark), headless=True)
+        engine = Engine(settings, QueryExecutor(settings, lambda: spark), headless=True)
         engine.start()
         try:
             run_file(engine, path)

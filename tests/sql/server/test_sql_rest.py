@@ -1,19 +1,23 @@
-"""ksqlDB's REST, as far as it goes without Spark."""
+"""ksqlDB's REST API, without Spark."""
 
 from __future__ import annotations
 
+import sys
+import traceback
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
-from sql_servers import ksql, ksql_error, running
+from sql_servers import ksql, ksql_error, running, until
 
-from ottla.spark.serving import Serving
+from ottla.rest.hypercorn_server import HypercornServer
 from ottla.sql.engine import engine as engine_module
-from ottla.sql.engine.commands import Command, CommandTopic
+from ottla.sql.engine.command_topic import Command, CommandTopic
 from ottla.sql.engine.engine import Engine
+from ottla.sql.ksql_config import KsqlConfig
 from ottla.sql.server.app import make_app
-from ottla.sql.settings import Settings
+from ottla.sql.server.requests import THREADS_MAX
 from ottla.testing import LocalCluster
 
 ORDERS = (
@@ -61,10 +65,10 @@ def test_streams_tables_and_topics_are_listed(client: httpx.Client) -> None:
     ]
     assert (tables["@type"], tables["tables"]) == ("tables", [])
     assert {"name": "orders", "replicaInfo": [1, 1]} in topics["topics"]
-    assert not any(each["name"].startswith("_") for each in topics["topics"])
+    assert not any(topic["name"].startswith("_") for topic in topics["topics"])
     (every,) = ksql(client, "SHOW ALL TOPICS EXTENDED;")
     assert every["@type"] == "kafka_topics_extended"
-    assert any(each["name"].endswith("command_topic") for each in every["topics"])
+    assert any(topic["name"].endswith("command_topic") for topic in every["topics"])
     assert {"consumerCount", "consumerGroupCount"} <= set(every["topics"][0])
 
 
@@ -124,9 +128,9 @@ def test_properties_and_variables(client: httpx.Client) -> None:
     (shown,) = ksql(
         client, "SHOW PROPERTIES;", streamsProperties={"ksql.streams.auto.offset.reset": "earliest"}
     )
-    values = {each["name"]: each["value"] for each in shown["properties"]}
+    values = {property_["name"]: property_["value"] for property_ in shown["properties"]}
     assert values["auto.offset.reset"] == "earliest"
-    assert values["ksql.streams.state.dir"], "where it is, also if nobody has said so"
+    assert values["ksql.streams.state.dir"], "the default path"
     assert shown["overwrittenProperties"] == ["auto.offset.reset"]
     (later,) = ksql(client, "SET 'auto.offset.reset'='earliest'; SHOW PROPERTIES;")
     assert later["overwrittenProperties"] == ["auto.offset.reset"]
@@ -135,7 +139,7 @@ def test_properties_and_variables(client: httpx.Client) -> None:
     (variables,) = ksql(
         client, "DEFINE a = 'b'; SHOW VARIABLES;", sessionVariables={"topic": "orders"}
     )
-    named = {each["name"]: each["value"] for each in variables["variables"]}
+    named = {variable["name"]: variable["value"] for variable in variables["variables"]}
     assert {name.upper(): value for name, value in named.items()} == {"TOPIC": "orders", "A": "b"}
 
 
@@ -150,7 +154,7 @@ def test_a_property_is_known_or_not(client: httpx.Client) -> None:
     assert "Not recognizable as ksql" in wrong.json()["message"]
 
 
-def test_the_server_tells_of_itself(client: httpx.Client) -> None:
+def test_info_and_healthcheck(client: httpx.Client) -> None:
     info = client.get("/info").json()["KsqlServerInfo"]
     assert info["serverStatus"] == "RUNNING"
     assert info["ksqlServiceId"] == "test_sql_rest_"
@@ -164,7 +168,36 @@ def test_the_server_tells_of_itself(client: httpx.Client) -> None:
     assert client.get("/v1/metadata/id").status_code == 200
 
 
-def test_where_a_command_stands(client: httpx.Client) -> None:
+def test_statements_that_wait_delay_no_healthcheck(sql_cluster: LocalCluster) -> None:
+    more = {"ksql.server.command.response.timeout.ms": "600000"}
+    with (
+        running(sql_cluster, "waits_", more=more) as busy,
+        running(sql_cluster, "waits_", more=more) as other,
+        httpx.Client(timeout=600, limits=httpx.Limits(max_connections=THREADS_MAX + 1)) as client,
+        ThreadPoolExecutor(THREADS_MAX) as clients,
+    ):
+        first = "CREATE STREAM a (v INT) WITH (KAFKA_TOPIC='a', PARTITIONS=1, FORMAT='JSON');"
+        (made,) = client.post(f"{other}/ksql", json={"ksql": first}).json()
+        late = {"ksql": "SHOW STREAMS;", "commandSequenceNumber": made["commandSequenceNumber"] + 1}
+        shown = [clients.submit(client.post, f"{busy}/ksql", json=late) for _ in range(THREADS_MAX)]
+        until(waiting_threads, THREADS_MAX)
+        assert client.get(f"{busy}/healthcheck").json()["isHealthy"] is True
+        assert client.get(f"{busy}/info").status_code == 200
+        assert not any(answer.done() for answer in shown)
+        client.post(f"{other}/ksql", json={"ksql": first.replace(" a ", " b ")})
+        assert {answer.result().status_code for answer in shown} == {200}
+
+
+def waiting_threads() -> int:
+    """How many threads of this process wait for a command."""
+    frames = map(traceback.extract_stack, sys._current_frames().values())
+    waiting = "command_runner.py", "wait"
+    return sum(
+        any((Path(call.filename).name, call.name) == waiting for call in frame) for frame in frames
+    )
+
+
+def test_the_status_of_a_command_is_shown(client: httpx.Client) -> None:
     found = client.get("/status").json()["commandStatuses"]
     assert found["stream/`ORDERS`/create"] == "SUCCESS"
     assert client.get("/status/stream/ORDERS/create").json() == {
@@ -184,7 +217,7 @@ def test_topics_are_asserted(client: httpx.Client) -> None:
     assert error["message"].startswith("Topic nothing does not exist")
 
 
-def test_http_1_is_spoken_too(url: str) -> None:
+def test_http_1_is_supported_too(url: str) -> None:
     with httpx.Client(base_url=url, timeout=60) as old:
         answer = old.post(
             "/ksql",
@@ -196,7 +229,7 @@ def test_http_1_is_spoken_too(url: str) -> None:
         assert answer.json()[0]["@type"] == "streams"
 
 
-def test_a_connection_lives_for_any_number_of_requests(client: httpx.Client) -> None:
+def test_a_connection_serves_any_number_of_requests(client: httpx.Client) -> None:
     for _ in range(1100):
         assert client.get("/is_valid_property/auto.offset.reset").status_code == 200
 
@@ -210,20 +243,20 @@ def test_drop_delete_topic(client: httpx.Client) -> None:
     (status,) = ksql(client, "DROP TABLE gone DELETE TOPIC;")
     assert status["commandStatus"]["message"] == "Source `GONE` (topic: gone) was dropped."
     (topics,) = ksql(client, "SHOW TOPICS;")
-    assert "gone" not in [each["name"] for each in topics["topics"]]
+    assert "gone" not in [topic["name"] for topic in topics["topics"]]
 
 
-def test_a_restarted_server_knows_what_was_defined(sql_cluster: LocalCluster) -> None:
+def test_a_restarted_server_keeps_its_definitions(sql_cluster: LocalCluster) -> None:
     with running(sql_cluster, "again_") as first, httpx.Client(base_url=first) as client:
         ksql(client, ORDERS.replace(", PARTITIONS=2", "") + "CREATE TYPE t AS INT;")
     with running(sql_cluster, "again_") as second, httpx.Client(base_url=second) as client:
         streams, types = ksql(client, "SHOW STREAMS; SHOW TYPES;")
-    assert [each["name"] for each in streams["streams"]] == ["ORDERS"]
+    assert [stream["name"] for stream in streams["streams"]] == ["ORDERS"]
     assert list(types["types"]) == ["T"]
 
 
 def test_two_servers_of_one_service_write_at_the_same_time(sql_cluster: LocalCluster) -> None:
-    """Each is right about what it writes: who was overtaken checks again, and tries again."""
+    """Each validates its own command: an overtaken server validates again, and retries."""
     with (
         running(sql_cluster, "two_") as first,
         running(sql_cluster, "two_") as second,
@@ -236,20 +269,20 @@ def test_two_servers_of_one_service_write_at_the_same_time(sql_cluster: LocalClu
             for number in range(8)
             for name, client in (("a", one), ("b", other))
         ]
-        numbers = [each.result()[0]["commandSequenceNumber"] for each in made]
+        numbers = [result.result()[0]["commandSequenceNumber"] for result in made]
         assert len(set(numbers)) == 16
         for client in (one, other):
             (listed,) = ksql(client, "SHOW TYPES;", commandSequenceNumber=max(numbers))
             assert len(listed["types"]) == 16
         both = [threads.submit(_status, client) for client in (one, other)]
-        assert sorted(each.result() for each in both) == [200, 400], "a name is given once"
+        assert sorted(future.result() for future in both) == [200, 400], "a name is given once"
 
 
 def _status(client: httpx.Client) -> int:
     return client.post("/ksql", json={"ksql": "CREATE TYPE same AS INT;"}).status_code
 
 
-def test_what_can_not_be_read_any_more_is_shown_and_stops_nothing(
+def test_unreadable_commands_are_shown_and_skipped(
     sql_cluster: LocalCluster,
 ) -> None:
     topic = CommandTopic(sql_cluster.bootstrap_servers, "old_")
@@ -273,13 +306,13 @@ def test_what_can_not_be_read_any_more_is_shown_and_stops_nothing(
         assert ksql(client, "SHOW QUERIES;")[0]["queries"] == []
 
 
-def test_a_server_without_a_broker_says_so_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_a_broker_fails_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "TROUBLE_S", 0.1)
-    engine = Engine(Settings({"bootstrap.servers": "127.0.0.1:1"}))
+    engine = Engine(KsqlConfig({"bootstrap.servers": "127.0.0.1:1"}))
     engine.start()
     try:
         with (
-            Serving(make_app(engine)) as serving,
+            HypercornServer(make_app(engine)) as serving,
             httpx.Client(base_url=serving.url, timeout=240) as client,
         ):
             answer = client.post("/ksql", json={"ksql": "SHOW STREAMS;"})

@@ -1,4 +1,4 @@
-"""Rows in and out by REST, as far as no Spark is needed: inserts, pull queries, PRINT."""
+"""Rows by REST without Spark: inserts, pull queries, PRINT."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_scan_in_the_other_shapes(client: httpx.Client) -> None:
     assert sorted(array.json()[1:]) == [["a"], ["b"]]
     old = client.post("/query", json={"ksql": sql}).json()
     assert old[0]["header"]["schema"] == "`ID` STRING KEY"
-    assert sorted(each["row"]["columns"] for each in old[1:]) == [["a"], ["b"]]
+    assert sorted(line["row"]["columns"] for line in old[1:]) == [["a"], ["b"]]
     refused = client.post(
         "/query-stream",
         json={"sql": sql, "properties": {"ksql.query.pull.table.scan.enabled": False}},
@@ -67,7 +67,7 @@ def test_a_scan_in_the_other_shapes(client: httpx.Client) -> None:
 
 
 def test_rows_as_messages_of_protobuf(client: httpx.Client) -> None:
-    from ottla.schemas.protobuf.dynamic import MessageTypes
+    from ottla.schemas.protobuf.message_types import MessageTypes
     from ottla.schemas.schema_types import parse
 
     answer = client.post(
@@ -93,7 +93,7 @@ def test_names_of_fields_are_quoted_in_a_header(client: httpx.Client) -> None:
     ksql(client, "DROP TABLE places;")
 
 
-def test_a_query_that_is_wrong_is_refused_with_its_place(client: httpx.Client) -> None:
+def test_a_wrong_query_is_refused_with_its_position(client: httpx.Client) -> None:
     error = client.post("/query-stream", json={"sql": "SELECT * FROM nobody;"})
     assert error.status_code == 400
     assert error.json()["message"].startswith("line 1:15: NOBODY does not exist.")
@@ -102,21 +102,22 @@ def test_a_query_that_is_wrong_is_refused_with_its_place(client: httpx.Client) -
 
 
 def test_inserts_are_acknowledged_one_by_one(client: httpx.Client) -> None:
+    ksql(client, EVENTS.replace("TABLE users", "TABLE guests").replace("rows_users", "rows_guests"))
     lines = [
-        {"target": "users"},
+        {"target": "guests"},
         {"ID": "c", "NAME": "cid", "MONEY": 1.25, "BORN": "1999-12-31"},
         {"id": "d", "money": "much"},
         {"id": "e", "nothing": 1},
         {"name": "no key"},
         {"id": "f"},
     ]
-    body = "".join(json.dumps(each) + "\n" for each in lines)
+    body = "".join(json.dumps(line) + "\n" for line in lines)
     acks = rows(client.post("/inserts-stream", content=body))
-    assert [each["status"] for each in acks] == ["ok", "error", "error", "error", "ok"]
-    assert [each["seq"] for each in acks] == [0, 1, 2, 3, 4]
+    assert [ack["status"] for ack in acks] == ["ok", "error", "error", "error", "ok"]
+    assert [ack["seq"] for ack in acks] == [0, 1, 2, 3, 4]
     assert "Can't coerce" in acks[1]["message"]
     assert "does not exist" in acks[2]["message"]
-    _, row = rows(client.post("/query-stream", json={"sql": "SELECT * FROM users WHERE id='c';"}))
+    _, row = rows(client.post("/query-stream", json={"sql": "SELECT * FROM guests WHERE id='c';"}))
     assert row == ["c", "cid", "1999-12-31", 1.25, None]
     assert client.post("/inserts-stream", content=b'{"target": "nobody"}').status_code == 400
     assert client.post("/inserts-stream", content=b"").status_code == 400
@@ -134,10 +135,10 @@ def test_print_gives_lines_until_its_limit(client: httpx.Client) -> None:
     answer = client.post("/query", json={"ksql": "PRINT rows_users FROM BEGINNING LIMIT 2;"})
     assert answer.headers["content-type"].startswith("text/plain")
     lines = answer.text.splitlines()
-    assert any("key: a" in each for each in lines) or any("key: b" in each for each in lines)
+    assert any("key: a" in line for line in lines) or any("key: b" in line for line in lines)
 
 
-def test_a_record_of_a_table_that_is_no_row_is_told_in_the_log(
+def test_an_unreadable_record_of_a_table_is_logged(
     client: httpx.Client, sql_cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     ksql(
@@ -151,8 +152,10 @@ def test_a_record_of_a_table_that_is_no_row_is_told_in_the_log(
     with caplog.at_level(logging.WARNING, logger="ottla.processing"):
         _, *found = rows(client.post("/query-stream", json={"sql": "SELECT * FROM halves;"}))
     assert found == [["a", 1]]
-    (line,) = [each.getMessage() for each in caplog.records if each.name == "ottla.processing"]
-    assert line.startswith("rows_halves-0 at offset 1 is no row, its value: ")
+    (line,) = [
+        record.getMessage() for record in caplog.records if record.name == "ottla.processing"
+    ]
+    assert line.startswith("rows_halves-0 at offset 1: failed to deserialize the value: ")
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -163,7 +166,7 @@ def test_a_query_ends_when_the_client_goes_away(
         httpx.Client(base_url=url, http1=version == 1, http2=version == 2, timeout=60) as leaving,
         leaving.stream("POST", "/query", json={"ksql": "PRINT rows_users FROM BEGINNING;"}) as it,
     ):
-        lines = it.iter_lines()  # letting go of it is going away
+        lines = it.iter_lines()  # closing it disconnects the client
         assert next(lines)
         assert client.get("/healthcheck").json()["openQueries"] == 1
     for _ in range(600):
@@ -178,7 +181,7 @@ def test_websocket(url: str) -> None:
         request = quote(json.dumps({"ksql": text}))
         address = f"{url.replace('http', 'ws')}/ws/query?request={request}"
         async with websockets.connect(address) as socket:
-            return [json.loads(each) async for each in socket]
+            return [json.loads(message) async for message in socket]
 
     schema, row = asyncio.run(asked("SELECT name FROM users WHERE id = 'a';"))
     assert schema[0]["name"] == "NAME"
@@ -188,7 +191,7 @@ def test_websocket(url: str) -> None:
 def test_functions_are_listed_and_described(client: httpx.Client) -> None:
     (listed,) = ksql(client, "SHOW FUNCTIONS;")
     assert listed["@type"] == "function_names"
-    assert any(each["name"] == "SUBSTRING" for each in listed["functions"])
+    assert any(function["name"] == "SUBSTRING" for function in listed["functions"])
     (described,) = ksql(client, "DESCRIBE FUNCTION substring;")
     assert described["@type"] == "describe_function"
     assert described["functions"][0]["returnType"] == "STRING"
@@ -199,16 +202,16 @@ def test_functions_are_listed_and_described(client: httpx.Client) -> None:
 def test_explain_needs_no_spark(client: httpx.Client) -> None:
     (explained,) = ksql(client, "EXPLAIN SELECT id, name FROM users WHERE name = 'x' EMIT CHANGES;")
     assert explained["@type"] == "queryDescription"
-    assert [each["name"] for each in explained["queryDescription"]["fields"]] == ["ID", "NAME"]
+    assert [field["name"] for field in explained["queryDescription"]["fields"]] == ["ID", "NAME"]
     assert "rows_users" in explained["queryDescription"]["topology"]
 
 
 def test_queries_wait_for_spark(client: httpx.Client) -> None:
-    """They are known at once; /healthcheck says what they wait for."""
+    """They are registered at once; /healthcheck names what they wait for."""
     (made,) = ksql(client, "CREATE TABLE names AS SELECT id, name FROM users;")
     query_id = made["commandStatus"]["queryId"]
     (queries,) = ksql(client, "SHOW QUERIES;")
-    (found,) = [each for each in queries["queries"] if each["id"] == query_id]
+    (found,) = [query for query in queries["queries"] if query["id"] == query_id]
     assert (found["state"], found["cause"]) == ("STARTING", "Spark is starting")
     health = client.get("/healthcheck").json()
     assert health["details"]["spark"] == {"isHealthy": True, "state": "starting"}
@@ -220,7 +223,7 @@ def test_queries_wait_for_spark(client: httpx.Client) -> None:
     assert extended["queryDescriptions"][0]["sinks"] == ["NAMES"]
 
 
-def test_everything_can_be_terminated(sql_cluster: LocalCluster) -> None:
+def test_terminate_ends_every_query(sql_cluster: LocalCluster) -> None:
     from sql_servers import running
 
     with (
@@ -241,6 +244,6 @@ def test_everything_can_be_terminated(sql_cluster: LocalCluster) -> None:
         tables, streams, queries, types, topics = shown
         assert (tables["tables"], streams["streams"], queries["queries"]) == ([], [], [])
         assert types["types"] == {}
-        # Only what a query has written is deleted.
-        ended = [each["name"] for each in topics["topics"] if each["name"].startswith("ended_")]
+        # Only topics written by a query are deleted.
+        ended = [topic["name"] for topic in topics["topics"] if topic["name"].startswith("ended_")]
         assert ended == ["ended_users"]

@@ -1,4 +1,4 @@
-"""Statements with a schema registry, as far as they go without Spark."""
+"""Statements with a schema registry; without Spark."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 from sql_servers import ksql, ksql_error, pulled, running
 
 from ottla.client import Admin, Producer
-from ottla.client.schema_registry import RegistryError, SchemaRegistry
+from ottla.client.schema_registry import SchemaRegistry, SchemaRegistryError
 from ottla.client.topics import NewTopic
-from ottla.rows.formats.avro import half as avro_half
-from ottla.rows.formats.json_sr import half as json_half
-from ottla.rows.formats.protobuf import half as protobuf_half
+from ottla.rows.formats.avro import avro_format
+from ottla.rows.formats.json_sr import json_schema_format
+from ottla.rows.formats.protobuf import protobuf_format
 from ottla.schemas import framing
-from ottla.sql.printing import Lines
+from ottla.sql.topic_printer import RecordFormatter
 from ottla.testing import LocalCluster
 
 # Imported here, because Python 3.11 can't parse in two threads at once what pytest rewrites.
-HALVES = (avro_half, json_half, protobuf_half)
+HALVES = (avro_format, json_schema_format, protobuf_format)
 
 ORDER: dict[str, Any] = {
     "type": "record",
@@ -180,7 +180,9 @@ def test_a_schema_by_its_id_keeps_its_names(client: httpx.Client, registry: Any)
         ),
     ],
 )
-def test_what_gives_no_columns_says_why(client: httpx.Client, statement: str, message: str) -> None:
+def test_a_schema_without_columns_gives_the_reason(
+    client: httpx.Client, statement: str, message: str
+) -> None:
     assert message in ksql_error(client, statement)["message"]
 
 
@@ -210,10 +212,10 @@ def test_schemas_of_new_topics_are_registered(client: httpx.Client, registry: An
     assert "Failed to insert values into 'OVER_ORDERS'. Schema being registered" in error["message"]
 
 
-def test_a_column_that_is_added_reaches_the_registry_with_the_first_row(
+def test_an_added_column_reaches_the_registry_with_the_first_row(
     client: httpx.Client, registry: Any
 ) -> None:
-    """As in ksqlDB: ALTER asks the registry for nothing, the row's schema is its next version."""
+    """As in ksqlDB: ALTER does not use the registry; the row's schema is its next version."""
     made = "(id INT PRIMARY KEY, a INT) WITH (KAFKA_TOPIC='{0}', PARTITIONS=1, VALUE_FORMAT='{1}');"
     for topic, format_ in (("grown", "AVRO"), ("grown_json", "JSON_SR")):
         ksql(client, f"CREATE TABLE {topic} " + made.format(topic, format_))
@@ -222,7 +224,7 @@ def test_a_column_that_is_added_reaches_the_registry_with_the_first_row(
     ksql(client, "INSERT INTO grown VALUES (1, 2, 'x');")
     assert registry.versions("grown-value") == [1, 2]
     assert pulled(client, "SELECT * FROM grown WHERE id = 1;") == [[1, 2, "x"]]
-    # A property more is no compatible change of a JSON Schema that is open.
+    # Another property is not a compatible change of an open JSON Schema.
     error = ksql_error(client, "INSERT INTO grown_json VALUES (1, 2, 'x');")
     assert "Schema being registered is incompatible" in error["message"]
     assert registry.versions("grown_json-value") == [1]
@@ -269,7 +271,7 @@ def test_a_query_writes_by_a_schema_that_has_all_its_columns(
     error = ksql_error(client, f"CREATE STREAM s1 {into} AS SELECT name, id FROM wide;")
     assert "columns are changed, missing or reordered" in error["message"]
     ksql(client, f"CREATE STREAM s1 {into} AS SELECT id AS `id`, name AS `Name` FROM wide;")
-    with pytest.raises(RegistryError):
+    with pytest.raises(SchemaRegistryError):
         registry.version("S1-value")
 
 
@@ -323,7 +325,7 @@ def pulled_lines(client: httpx.Client, text: str) -> list[str]:
     return [answer.text]
 
 
-def test_records_that_can_not_be_decoded_are_told_of_with_their_schema(
+def test_unreadable_records_are_logged_with_their_schema_id(
     client: httpx.Client, cluster: LocalCluster, registry: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     ksql(
@@ -338,9 +340,13 @@ def test_records_that_can_not_be_decoded_are_told_of_with_their_schema(
         producer.send("spoiled", framing.with_id(9999, b""), key=b"\0\0\0\3").result(60)
     ksql(client, "INSERT INTO spoiled VALUES (4, 'cy');")
     assert sorted(pulled(client, "SELECT * FROM spoiled;")) == [[1, "ann"], [4, "cy"]]
-    told = [each.getMessage() for each in caplog.records if each.name == "ottla.processing"]
-    assert any(f"offset 1 is no row, its value: schema id {id_}: " in each for each in told)
-    assert any("offset 2 is no row, its value: schema id 9999: " in each for each in told)
+    output = [record.getMessage() for record in caplog.records if record.name == "ottla.processing"]
+    assert any(
+        f"offset 1: failed to deserialize the value: schema id {id_}: " in line for line in output
+    )
+    assert any(
+        "offset 2: failed to deserialize the value: schema id 9999: " in line for line in output
+    )
 
 
 def test_assert_schema_waits_for_one(client: httpx.Client, registry: Any) -> None:
@@ -389,4 +395,4 @@ def test_without_a_registry_statements_say_what_to_set(cluster: LocalCluster) ->
 
 
 def test_print_knows_formats_only_with_a_registry() -> None:
-    assert "AVRO" not in Lines()._value._formats
+    assert "AVRO" not in RecordFormatter()._value._formats

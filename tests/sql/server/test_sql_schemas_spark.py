@@ -1,4 +1,4 @@
-"""Formats with a schema registry, all the way through Spark."""
+"""Formats with a schema registry, end to end with Spark."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sql_servers import ksql, pulled, running, until
 
 from ottla.client import Admin, Consumer, Producer, TopicPartition
 from ottla.client.topics import NewTopic
-from ottla.rows.formats.avro import half as avro_half
-from ottla.rows.formats.json_sr import half as json_half
-from ottla.rows.formats.protobuf import half as protobuf_half
+from ottla.rows.formats.avro import avro_format
+from ottla.rows.formats.json_sr import json_schema_format
+from ottla.rows.formats.protobuf import protobuf_format
 from ottla.testing import LocalCluster
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
 PATIENCE_S = 300.0
 # Imported here, because Python 3.11 can't parse in two threads at once what pytest rewrites.
-HALVES = (avro_half, json_half, protobuf_half)
+HALVES = (avro_format, json_schema_format, protobuf_format)
 
 ORDER = {
     "type": "record",

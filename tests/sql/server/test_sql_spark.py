@@ -1,4 +1,4 @@
-"""The whole way: statements by REST, rows through Spark, and all of it again after a restart."""
+"""End to end: statements by REST, rows through Spark, and the same after a restart."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def client(
 
 def state_of(client: httpx.Client, query_id: str) -> str:
     (queries,) = ksql(client, "SHOW QUERIES;")
-    return next((each["state"] for each in queries["queries"] if each["id"] == query_id), "gone")
+    return next((query["state"] for query in queries["queries"] if query["id"] == query_id), "gone")
 
 
 def test_a_push_query_is_followed_and_ends_at_its_limit(client: httpx.Client) -> None:
@@ -64,7 +64,7 @@ def test_the_old_query_endpoint(client: httpx.Client) -> None:
     }
     found = client.post("/query", json=body).json()
     assert found[0]["header"]["schema"] == "`WHO` STRING, `V` INTEGER"
-    assert [each["row"]["columns"] for each in found[1:-1]] == [["bob", 2], ["ann", 40]]
+    assert [line["row"]["columns"] for line in found[1:-1]] == [["bob", 2], ["ann", 40]]
     assert found[-1] == {"finalMessage": "Limit Reached"}
 
 
@@ -113,10 +113,10 @@ def test_a_query_is_closed_by_its_id(client: httpx.Client) -> None:
         lines = answer.iter_lines()
         query_id = json.loads(next(lines))["queryId"]
         (shown,) = ksql(client, "SHOW QUERIES;")
-        kinds = {each["id"]: each["queryType"] for each in shown["queries"]}
+        kinds = {query["id"]: query["queryType"] for query in shown["queries"]}
         assert kinds[query_id] == "PUSH"
         assert client.post("/close-query", json={"queryId": query_id}).status_code == 200
-        assert all(json.loads(each) for each in lines), "and then the answer ends"
+        assert all(json.loads(line) for line in lines), "and then the answer ends"
     assert state_of(client, query_id) == "gone"
 
 
@@ -127,9 +127,9 @@ def test_inserts_stream(client: httpx.Client) -> None:
         " WITH (KAFKA_TOPIC='spark_inserted', PARTITIONS=1, VALUE_FORMAT='JSON');",
     )
     lines = [{"target": "inserted"}, {"id": "d", "who": "eve", "v": 5}, {"nothing": 1}]
-    body = "".join(json.dumps(each) + "\n" for each in lines)
+    body = "".join(json.dumps(line) + "\n" for line in lines)
     acks = [
-        json.loads(each) for each in client.post("/inserts-stream", content=body).text.splitlines()
+        json.loads(line) for line in client.post("/inserts-stream", content=body).text.splitlines()
     ]
     assert acks[0] == {"status": "ok", "seq": 0}
     assert (acks[1]["status"], acks[1]["seq"]) == ("error", 1)
@@ -143,7 +143,7 @@ def test_print_shows_records(client: httpx.Client) -> None:
     assert "ann" in text
 
 
-def test_a_restarted_server_goes_on(
+def test_a_restarted_server_resumes_its_queries(
     sql_cluster: LocalCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
     start = (

@@ -1,4 +1,4 @@
-"""TERMINATE and DROP are answered when the query has ended: nothing of it comes out later."""
+"""TERMINATE and DROP return when the query has stopped: it writes nothing afterwards."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ NO_CACHE = {"cache.max.bytes.buffering": "0"}
 
 def states(client: httpx.Client) -> set[str]:
     (queries,) = ksql(client, "SHOW QUERIES;")
-    return {each["state"] for each in queries["queries"]}
+    return {query["state"] for query in queries["queries"]}
 
 
 def keys(cluster: LocalCluster, topics: list[str], wanted: set[Found]) -> set[Found]:
-    """Of the committed records of these topics: those wanted, and any that follow in a moment."""
+    """The expected committed records of these topics, and any that follow shortly."""
     found: set[Found] = set()
     deadline = time.monotonic() + PATIENCE_S
     settings = {"isolation.level": "read_committed"}
@@ -74,22 +74,22 @@ def test_nothing_is_written_after_terminate_was_answered(
         for number in range(2):
             made = ksql(client, "".join(ENDS.values()))
             made += ksql(client, "".join(ON_TASKS.values()), streamsProperties=NO_CACHE)
-            ids = [each["commandStatus"]["queryId"] for each in made]
+            ids = [result["commandStatus"]["queryId"] for result in made]
             until(lambda: states(client), {"RUNNING"})
             ksql(client, f"INSERT INTO sales VALUES ('k{number}', 1);")
             # Topics of the same names were there before: no row of the old queries comes.
             wanted = {(topic, f"k{number}") for topic in topics}
             assert keys(sql_cluster, topics, wanted) == wanted
-            ksql(client, "".join(f"TERMINATE {each};" for each in ids))
+            ksql(client, "".join(f"TERMINATE {query_id};" for query_id in ids))
             late = ("ends_stays", f"late{number}")
             ksql(client, f"INSERT INTO sales VALUES ('{late[1]}', 1);")
             everywhere = keys(sql_cluster, [*topics, "ends_stays"], {late})
-            assert {each for each in everywhere if each[0] != "ends_stays"} == wanted
+            assert {item for item in everywhere if item[0] != "ends_stays"} == wanted
             drops = (f"DROP {text.split()[1]} {name} DELETE TOPIC;" for name, text in sinks.items())
             ksql(client, "".join(drops))
         (queries,) = ksql(client, "SHOW QUERIES;")
-        (stays_id,) = (each["id"] for each in queries["queries"])
-        (folder,) = (each.parent for each in tmp_path.rglob("shared"))
+        (stays_id,) = (query["id"] for query in queries["queries"])
+        (folder,) = (path.parent for path in tmp_path.rglob("shared"))
         assert len(list((folder / "shared").iterdir())) == 1
         ksql(client, f"TERMINATE {stays_id};")
-        assert [each for kind in KINDS for each in folder.glob(f"{kind}/*")] == []
+        assert [path for kind in KINDS for path in folder.glob(f"{kind}/*")] == []

@@ -1,4 +1,4 @@
-"""A terminal with a shell in it, and a server whose answers a test decides on."""
+"""A terminal with a shell, and a server whose responses a test sets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAIT_S = 240.0
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\][^\x07]*\x07|\r")
 
 
-class Scripted:
+class ScriptedServer:
     """Speaks ksqlDB's REST: `answers` has entities for a statement, rows or lines for a query."""
 
     def __init__(self) -> None:
@@ -75,8 +75,8 @@ class Scripted:
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
                 try:
-                    for each in lines:
-                        line = each if plain else json.dumps(each)
+                    for next_line in lines:
+                        line = next_line if plain else json.dumps(next_line)
                         data = f"{line}\n".encode()
                         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
                         self.wfile.flush()
@@ -95,14 +95,14 @@ class Scripted:
 
 
 @pytest.fixture
-def server() -> Iterator[Scripted]:
-    scripted = Scripted()
+def server() -> Iterator[ScriptedServer]:
+    scripted = ScriptedServer()
     yield scripted
     scripted.close()
 
 
 class Terminal:
-    """A real pseudo-terminal: what a person would type and see."""
+    """A real pseudo-terminal: keys typed and text seen by a user."""
 
     def __init__(self, *words: str, home: Path) -> None:
         self._master, slave = pty.openpty()
@@ -131,7 +131,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def expect(self, pattern: str, wait_s: float = WAIT_S) -> str:
-        """Wait until this is on the screen, after what was waited for before."""
+        """Waits until this text appears on the screen, after the last awaited one."""
         until = time.monotonic() + wait_s
         while time.monotonic() < until:
             found = re.search(pattern, self.seen[self._read_to :])
@@ -167,7 +167,7 @@ class Terminal:
 
 
 def _own_terminal() -> None:
-    """Ctrl-C reaches whoever has this terminal for its own."""
+    """Ctrl-C reaches the process that controls this terminal."""
     import fcntl
     import termios
 
@@ -184,7 +184,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         return opened[-1]
 
     yield opening
-    for each in opened:
-        if each.process.returncode is None:
-            each.process.kill()
-            each.close()
+    for server in opened:
+        if server.process.returncode is None:
+            server.process.kill()
+            server.close()

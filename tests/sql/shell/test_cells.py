@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from ottla.sql.shell.client import Exact
-from ottla.sql.shell.screen import Output, Screen, excerpt
-from ottla.sql.shell.values import lines_of, shown, widths_by_rows, widths_by_type
+from ottla.sql.shell.cells import lines_of, shown, widths_by_rows, widths_by_type
+from ottla.sql.shell.client import ExactNumber
+from ottla.sql.shell.screen import OutputFormat, Screen, excerpt
 
 MANY_DIGITS = "12345678901234567890.123456789"
 
@@ -23,7 +23,7 @@ MANY_DIGITS = "12345678901234567890.123456789"
         ("x", "x"),
         ([1, None, "a"], "[1, null, a]"),
         ({"A": 1, "B": {"C": [True]}}, "{A=1, B={C=[true]}}"),
-        (json.loads(MANY_DIGITS, parse_float=Exact), MANY_DIGITS),
+        (json.loads(MANY_DIGITS, parse_float=ExactNumber), MANY_DIGITS),
     ],
 )
 def test_a_value_is_shown_as_ksqldbs_shell_shows_it(value: object, text: str) -> None:
@@ -41,14 +41,14 @@ def test_columns_fit_into_the_terminal() -> None:
         widths = widths_by_type(["A", "B", "C"], ["STRING", "BIGINT", "ARRAY<STRING>"], room)
         assert sum(widths) + 3 * len(widths) + 1 <= room
     narrow = widths_by_type(["A"] * 40, ["STRING"] * 40, 80)
-    assert set(narrow) == {4}  # more columns than there is room for: they are there all the same
+    assert set(narrow) == {4}  # more columns than fit are shown anyway
 
 
 def test_a_result_that_ends_has_columns_as_wide_as_it_needs() -> None:
     assert widths_by_rows(["A", "LONG"], [["xyz", "1"], ["x", "2\n345678"]], 100) == [3, 6]
 
 
-def test_what_is_too_wide_goes_on_below() -> None:
+def test_wide_values_wrap() -> None:
     assert lines_of(["abcdefg", "x"], [3, 2]) == [["abc", "x "], ["def", "  "], ["g  ", "  "]]
     assert lines_of(["日本語", "x"], [4, 1]) == [["日本", "x"], ["語  ", " "]]
     assert lines_of(["", "x"], [2, 1]) == [["  ", "x"]]
@@ -74,14 +74,14 @@ def test_markup_in_a_value_is_text() -> None:
     screen = Screen(out, out)
     screen.rows(["A"], ["STRING"], [["[red]x[/] :smile:"]], endless=False)
     assert "[red]x[/] :smile:" in out.getvalue()
-    screen.output = Output.JSON
+    screen.output = OutputFormat.JSON
     screen.rows(["A"], ["STRING"], [["[b]"]], endless=False)
     assert out.getvalue().endswith('{"A": "[b]"}\n')
 
 
 @pytest.mark.parametrize("room", [30, 80, 119, 120, 200])
 @pytest.mark.parametrize("word", ["first", "FORM", "last"])
-def test_an_error_in_a_long_line_shows_what_stands_around_its_place(room: int, word: str) -> None:
+def test_an_error_in_a_long_line_shows_its_surroundings(room: int, word: str) -> None:
     statement = f"first {'a, ' * 20}FORM {'b, ' * 20}last"
     at = statement.index(word)
     line, place = excerpt(statement, at, room)

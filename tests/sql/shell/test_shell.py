@@ -1,4 +1,4 @@
-"""`ottla sql` in a terminal and in a pipe, as a person or a script would use it."""
+"""`ottla sql` in a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_person_at_a_terminal(server: Any, terminal: Open, tmp_path: Path) -> 
         "DESCRIBE STREAMS;": [DESCRIBED],
     }
     shell = terminal("sql", "--server", server.url)
-    shell.expect("help tells what there is")
+    shell.expect("Type help for help")
     shell.expect("sql>")
     shell.type("SHOW STREAMS;\r")
     shell.expect(r"ORDERS\s+orders\s+KAFKA\s+JSON\s+false")
@@ -87,7 +87,7 @@ def test_a_person_at_a_terminal(server: Any, terminal: Open, tmp_path: Path) -> 
     shell.type("SET 'auto.offset.reset'='earliest';\r")
     shell.expect("auto.offset.reset = earliest")
     shell.type("help keys\r")
-    shell.expect("runs what ends with a semicolon")
+    shell.expect("runs a statement that ends with a semicolon")
     shell.expect("sql>")
     shell.type("\x04")
     assert shell.close() == 0
@@ -99,7 +99,7 @@ def test_names_are_completed(server: Any, terminal: Open) -> None:
     server.answers = {"DESCRIBE STREAMS;": [DESCRIBED], "SELECT AMOUNT FROM ORDERS;": [HEADER]}
     shell = terminal("sql", "--server", server.url)
     shell.expect("sql>")
-    for _ in range(100):  # until the shell has heard what there is, behind its prompt
+    for _ in range(100):  # until the shell has loaded the names in the background
         shell.type("DESCRIBE ORD\t")
         with contextlib.suppress(AssertionError):
             shell.expect("ORDERS", 2.0)
@@ -154,7 +154,7 @@ def test_a_pipe(server: Any, run: Run) -> None:
     assert text == ["SHOW STREAMS;", "SELECT *\n FROM t;", "PRINT orders;"]
 
 
-def test_an_empty_table_is_told_whose_query_has_not_begun(server: Any, run: Run) -> None:
+def test_an_empty_table_shows_that_its_query_has_not_started(server: Any, run: Run) -> None:
     queries = [
         {"id": "CTAS_T_1", "sinks": ["T"], "state": "STARTING"},
         {"id": "CTAS_U_2", "sinks": ["U"], "state": "STARTING"},
@@ -176,18 +176,18 @@ def test_an_empty_table_is_told_whose_query_has_not_begun(server: Any, run: Run)
     [
         (
             {"progress": {"rows": 0, "lag": 0, "batchMs": 0}},
-            "CTAS_T_1, which writes T, runs, and has finished no batch yet: ask again soon.",
+            "CTAS_T_1, which writes T, is running, but has finished no batch yet: try again soon.",
         ),
         (
             {"progress": {"rows": 5, "lag": 1234, "batchMs": 7}},
-            "CTAS_T_1, which writes T, has 1,234 records still to read.",
+            "CTAS_T_1, which writes T, still has 1,234 records to read.",
         ),
         ({"unreadable": ["3 records of t are left out."]}, "3 records of t are left out."),
         ({"progress": {"rows": 5, "lag": 0, "batchMs": 7}}, ""),
         ({}, ""),  # ksqlDB
     ],
 )
-def test_an_empty_table_is_told_how_far_its_query_is(
+def test_an_empty_table_shows_the_progress_of_its_query(
     server: Any, run: Run, about: dict[str, Any], note: str
 ) -> None:
     queries = [{"id": "CTAS_T_1", "sinks": ["T"], "state": "RUNNING"}]
@@ -224,8 +224,8 @@ def test_properties_and_variables_go_with_each_statement(server: Any, run: Run) 
     assert queried["properties"] == {"auto.offset.reset": "earliest"}
 
 
-def test_a_property_that_the_server_does_not_take_is_not_set(server: Any, run: Run) -> None:
-    """It would be refused with every statement from there on."""
+def test_a_property_refused_by_the_server_is_not_set(server: Any, run: Run) -> None:
+    """Otherwise every later statement would be refused."""
     message = "Not recognizable as ksql, streams, consumer, or producer property: 'auto.ofset'"
     remedy = "Did you mean auto.offset.reset?"
     server.refused["auto.ofset"] = {
@@ -270,11 +270,11 @@ def test_a_file_stops_at_the_first_mistake(server: Any, run: Run, tmp_path: Path
     assert "inner.sql: stopped" in ran.stderr
 
 
-def test_what_the_shell_itself_finds_wrong(server: Any, run: Run) -> None:
+def test_the_shell_reports_its_own_errors(server: Any, run: Run) -> None:
     ran = run("--server", server.url, stdin="SET auto = 3;")
     assert ran.returncode == 1
     assert "    ^" in ran.stderr
-    assert "Strings take single quotes" in ran.stderr
+    assert "Use single quotes for strings" in ran.stderr
     assert not server.requests
     gone = run("--server", "http://127.0.0.1:1", "-e", "SHOW STREAMS;")
     assert gone.returncode == 1
@@ -297,7 +297,7 @@ def process(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "sqlglot"])
-def test_without_the_extra_the_verb_says_how_to_get_it(tmp_path: Path, missing: str) -> None:
+def test_without_the_extra_the_verb_shows_how_to_install_it(tmp_path: Path, missing: str) -> None:
     """A finder that knows of no such package stands for an installation without it."""
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util, sys\n"
@@ -319,11 +319,11 @@ def test_without_the_extra_the_verb_says_how_to_get_it(tmp_path: Path, missing: 
     assert other.returncode == 0
 
 
-def test_other_verbs_do_not_pay_for_it() -> None:
+def test_other_verbs_do_not_import_it() -> None:
     code = (
         "import sys, ottla.cli.app; ottla.cli.app.add_verbs([]);"
-        "print([each for each in ('pyspark', 'sqlglot', 'prompt_toolkit', 'pyarrow')"
-        " if each in sys.modules])"
+        "print([module for module in ('pyspark', 'sqlglot', 'prompt_toolkit', 'pyarrow')"
+        " if module in sys.modules])"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

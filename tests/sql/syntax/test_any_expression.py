@@ -1,4 +1,4 @@
-"""Expressions that nobody thought of: what is written is read as the same."""
+"""Random expressions: formatted and parsed again, they are the same."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LITERALS = st.one_of(
 
 
 def joined(*parts: st.SearchStrategy[str] | str) -> st.SearchStrategy[str]:
-    strategies = [st.just(each) if isinstance(each, str) else each for each in parts]
+    strategies = [st.just(part) if isinstance(part, str) else part for part in parts]
     return st.tuples(*strategies).map(" ".join)
 
 
 def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Many of these are no expressions, such as `a = b = c`: those are refused, and that is all."""
+    """Many of these are not expressions, such as `a = b = c`: they are refused without a crash."""
     operators = st.sampled_from([*OPERATORS, "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
     return st.one_of(
         joined(inner, operators, inner),
@@ -79,9 +79,9 @@ def test_a_statement_is_read_again_as_the_same(one: str, two: str, three: str) -
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=st.sampled_from("aS 1.'`\"-/*+;()[]<>=!:$%{}|,\n")))
-def test_whatever_is_typed_is_read_or_refused(text: str) -> None:
-    for each in (text, f"SELECT {text} FROM s;"):
-        refused = refusal(each)
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    for statement in (text, f"SELECT {text} FROM s;"):
+        refused = refusal(statement)
         assert refused is None or (refused.line >= 1 and refused.column >= 1)
 
 

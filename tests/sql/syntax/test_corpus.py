@@ -1,7 +1,7 @@
-"""Every kind of statement: read, written again, and read again as the same.
+"""Every kind of statement: parsed, formatted, and parsed again to the same.
 
 The files in corpus/ have a statement on the left margin and below it, indented, how it is written
-again. `python test_corpus.py` writes those lines anew, to be read as a diff.
+again. `python test_corpus.py` rewrites those lines, to be read as a diff.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "written", "expressions"), CASES)
-def test_a_statement_is_written_as_it_was_meant(text: str, written: str, expressions: bool) -> None:
+def test_a_statement_is_formatted_as_it_was_meant(
+    text: str, written: str, expressions: bool
+) -> None:
     assert again(text, expressions=expressions) == written
     if expressions:
         first = parse_expression(text)

@@ -1,4 +1,4 @@
-"""From text to statements: what stands where."""
+"""Parsing statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.sql.syntax.statements import (
     Emit,
     Select,
     SourceKind,
-    Window,
+    WindowExpression,
 )
 
 
@@ -36,12 +36,14 @@ def test_a_table_is_made_of_a_query() -> None:
         " WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 5 SECONDS) GROUP BY id EMIT FINAL;"
     )
     assert isinstance(found, CreateAsSelect)
-    assert found.query.window == Window(WindowKind.TUMBLING, size_ms=60_000, grace_ms=5_000)
+    assert found.query.window == WindowExpression(
+        WindowKind.TUMBLING, size_ms=60_000, grace_ms=5_000
+    )
     assert found.query.emit is Emit.FINAL
-    assert [each.alias for each in found.query.select] == ["", "N"]
+    assert [item.alias for item in found.query.select] == ["", "N"]
 
 
-def test_a_pull_query_beyond_ksqldbs_grammar_is_sparks() -> None:
+def test_a_pull_query_beyond_ksqldbs_grammar_is_left_to_spark() -> None:
     (found,) = parse("SELECT id FROM t ORDER BY n DESC LIMIT 3;")
     assert isinstance(found, Select)
     assert found.query.beyond is not None

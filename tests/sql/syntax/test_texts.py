@@ -1,4 +1,4 @@
-"""Several statements in a text, what is typed and not finished, variables, custom types."""
+"""Several statements in a text, incomplete statements, variables, custom types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from ottla.rows.errors import SqlError
 from ottla.rows.types import INTEGER, STRING, struct
-from ottla.sql.syntax import format_expression, parse, parse_expression, split
+from ottla.sql.syntax import format_expression, parse, parse_expression, split_statements
 from ottla.sql.syntax.statements import CreateSource, Define, Select, Show
 
 
@@ -39,8 +39,8 @@ def test_a_text_can_be_empty(text: str) -> None:
         ("", [], ""),
     ],
 )
-def test_what_is_typed_is_whole_or_goes_on(text: str, whole: list[str], rest: str) -> None:
-    assert split(text) == (whole, rest)
+def test_typed_text_is_complete_or_continues(text: str, whole: list[str], rest: str) -> None:
+    assert split_statements(text) == (whole, rest)
 
 
 def test_a_variable_is_replaced_everywhere() -> None:
@@ -50,12 +50,12 @@ def test_a_variable_is_replaced_everywhere() -> None:
     )
     assert isinstance(found, CreateSource)
     assert found.name == "ORDERS"
-    assert [each.name for each in found.elements] == ["A", "orders x"]
+    assert [element.name for element in found.elements] == ["A", "orders x"]
     assert found.properties == {"KAFKA_TOPIC": "orders-topic"}
     assert found.text.startswith("CREATE STREAM orders (")
 
 
-def test_a_variable_counts_from_its_definition_on() -> None:
+def test_a_variable_applies_from_its_definition_on() -> None:
     define, select, _ = parse(
         "DEFINE what = 'a + 1'; SELECT ${what} FROM s EMIT CHANGES; UNDEFINE WHAT;"
     )
@@ -69,7 +69,7 @@ def test_a_variable_counts_from_its_definition_on() -> None:
 def test_in_a_string_an_unknown_variable_stays_and_a_doubled_dollar_escapes() -> None:
     (found,) = parse("SELECT '${other}', '$${x}' FROM s EMIT CHANGES;", variables={"x": "no"})
     assert isinstance(found, Select)
-    shown = [format_expression(each.expression) for each in found.query.select if each.expression]
+    shown = [format_expression(item.expression) for item in found.query.select if item.expression]
     assert shown == ["'${other}'", "'${x}'"]
 
 
@@ -80,7 +80,7 @@ def test_a_variable_ends_no_statement() -> None:
         )
 
 
-def test_custom_types_are_those_given_and_those_made() -> None:
+def test_custom_types_are_registered_or_given() -> None:
     address = struct(("CITY", STRING))
     _, made, *_ = parse(
         "CREATE TYPE point AS STRUCT<x INT>;"
@@ -101,7 +101,7 @@ def test_names_are_upper_case_unless_quoted() -> None:
     assert (column.table, column.name) == ("S", "Mixed")
 
 
-def test_nodes_know_their_place() -> None:
+def test_nodes_have_positions() -> None:
     tree = parse_expression("a +\n  b->c")
     places = {
         node.sql(): (node.meta["line"], node.meta["col"]) for node in tree.find_all(exp.Identifier)
@@ -109,7 +109,7 @@ def test_nodes_know_their_place() -> None:
     assert places == {"A": (1, 1), "B": (2, 3), "C": (2, 6)}
 
 
-def test_a_thousand_alternatives_are_no_deep_tree() -> None:
-    text = " OR ".join(f"a = {each}" for each in range(5000))
+def test_a_thousand_alternatives_make_a_flat_tree() -> None:
+    text = " OR ".join(f"a = {number}" for number in range(5000))
     tree = parse_expression(text)
     assert format_expression(tree) == text.replace("a", "A")

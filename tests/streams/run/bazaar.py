@@ -1,8 +1,8 @@
-"""An application with nearly all that the DSL has, its input, and what must come of it.
+"""An application with nearly the whole DSL, its input, and the expected output.
 
-What must come of it says TopologyTestDriver, one for each partition: a task on Spark has a stream
-time of its own, too. Each phase of the input is one batch on Spark, and records are taken in the
-order that `in_order` gives, there and here.
+One TopologyTestDriver for each partition gives the expected output, because a task on Spark has
+its own stream time, too. Each phase of the input is one batch on Spark, and records are processed
+in the order of `in_record_order`, there and here.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.engine.ordering import in_order
-from ottla.engine.records import Input
+from ottla.engine.record_order import in_record_order
+from ottla.engine.records import InputRow
 from ottla.rows.java.murmur2 import partition_of
 from ottla.streams import (
-    Context,
+    KStream,
     Long,
     Processor,
+    ProcessorContext,
     PunctuationType,
     Record,
     SessionWindowed,
     StoreKind,
     StoreSpec,
-    Stream,
     String,
     TimeWindowed,
     Topology,
@@ -54,10 +54,10 @@ Outputs = dict[str, dict[bytes, list[bytes | None]]]
 
 
 class Teller(Processor[str, str]):
-    """Adds up what each key has ordered; tells it every five seconds of stream time, and by the
-    clock how many orders there were."""
+    """Sums the orders of each key; emits the sums every five seconds of stream time, and the count
+    of orders by wall-clock time."""
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.sums = context.store("sums")
         context.schedule(5000, PunctuationType.STREAM_TIME, self.tell)
@@ -106,7 +106,7 @@ def city_of(person: str) -> str:
     return person[-1]
 
 
-def windows(orders: Stream[str, str]) -> None:
+def windows(orders: KStream[str, str]) -> None:
     grouped = orders.group_by_key()
     counts = grouped.windowed_by(session(seconds=3, grace=2000)).count()
     counts.to_stream().to("sessions", key=SessionWindowed(String()), value=Long())
@@ -120,7 +120,7 @@ def windows(orders: Stream[str, str]) -> None:
     )
 
 
-def cogroups(orders: Stream[str, str], payments: Stream[str, str]) -> None:
+def cogroups(orders: KStream[str, str], payments: KStream[str, str]) -> None:
     both = orders.group_by_key().cogroup(lambda key, order, all: (all + order)[-40:])
     both = both.cogroup(payments.group_by_key(), lambda key, paid, all: (all + paid.upper())[-40:])
     both.aggregate(str, value=String()).to_stream().to("both")
@@ -128,7 +128,7 @@ def cogroups(orders: Stream[str, str], payments: Stream[str, str]) -> None:
     by_minute.to_stream().to("both-by-minute", key=TimeWindowed(String(), 60_000))
 
 
-def branches(orders: Stream[str, str]) -> None:
+def branches(orders: KStream[str, str]) -> None:
     split = orders.split(name="by-").branch(lambda order: order < "o5", name="small")
     parts = split.default_branch(name="large")
     large = parts["by-large"].map_values(str.upper)
@@ -138,7 +138,7 @@ def branches(orders: Stream[str, str]) -> None:
 def phase(number: int, count: int = 60) -> list[Row]:
     """Records of some minutes, some late, in the order in which they are sent. The last ones are
     far behind the others in time: windows of all keys are closed. No two phases leave anybody with
-    the same name in the same city: who waits for the last values can't take old ones for them."""
+    the same name in the same city, so that old values are not mistaken for the last ones."""
     dice = random.Random(f"bazaar {number}")
     now = (number + 1) * 600_000
     rows: list[Row] = []
@@ -152,7 +152,7 @@ def phase(number: int, count: int = 60) -> list[Row]:
         now += 20_000
         rows += [("orders", key, "o0", now), ("payments", key, "p0", now + 1)]
         rows.append(("people", key, f"{key} in phase {number}, {dice.choice('XYZ')}", now + 2))
-    return rows + [("cities", each, f"{each} in phase {number}", now // 1000) for each in "XYZ"]
+    return rows + [("cities", city, f"{city} in phase {number}", now // 1000) for city in "XYZ"]
 
 
 def _row(dice: random.Random, what: str, key: str, time_ms: int) -> Row:
@@ -174,7 +174,7 @@ def expected(phases: Sequence[list[Row]]) -> Outputs:
     found: Outputs = {topic: defaultdict(list) for topic in (*SEQUENCES, *FINAL)}
     for number in range(PARTITIONS):
         with TopologyTestDriver(bazaar(), application_id="bazaar", caching=False) as driver:
-            topics = {each: driver.create_output_topic(each) for each in found}
+            topics = {topic: driver.create_output_topic(topic) for topic in found}
             for rows in phases:
                 for row in _taken(rows, number):
                     driver.pipe(row.topic, row.key, row.value, row.timestamp)
@@ -182,10 +182,10 @@ def expected(phases: Sequence[list[Row]]) -> Outputs:
             for name, topic in topics.items():
                 for key, value in topic.read_key_values_to_list():
                     found[name][key.replace(b"0_0", b"0_%d" % number)].append(value)
-    return {topic: dict(each) for topic, each in found.items()}
+    return {topic: dict(table) for topic, table in found.items()}
 
 
-def _taken(rows: Iterable[Row], number: int) -> list[Input]:
+def _taken(rows: Iterable[Row], number: int) -> list[InputRow]:
     """As the task of a partition takes them. Cities come to everybody, by their foreign keys."""
     offsets: dict[str, int] = defaultdict(int)
     inputs = []
@@ -194,8 +194,8 @@ def _taken(rows: Iterable[Row], number: int) -> list[Input]:
             offset = offsets[topic]
             offsets[topic] += 1
             data = None if value is None else value.encode()
-            inputs.append(Input(topic, 0, offset, time_ms, key.encode(), data))
-    return in_order(inputs)
+            inputs.append(InputRow(topic, 0, offset, time_ms, key.encode(), data))
+    return in_record_order(inputs)
 
 
 def same(found: Outputs, wanted: Outputs) -> list[str]:
@@ -205,6 +205,6 @@ def same(found: Outputs, wanted: Outputs) -> list[str]:
 
 
 def _last(topic: dict[bytes, list[bytes | None]]) -> dict[bytes, bytes]:
-    """A key whose last value is none may never have been told of."""
+    """A key whose last value is null may never have been emitted."""
     last = {key: values[-1] for key, values in topic.items()}
     return {key: value for key, value in last.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Applications that run: on a broker in this process, and the one Spark of the tests."""
+"""Running applications, on a broker in this process and the tests' Spark session."""
 
 from __future__ import annotations
 
@@ -66,18 +66,21 @@ class Mill:
             settings={"isolation.level": "read_committed"},
         ) as consumer:
             while not until(found):
-                assert time.monotonic() < deadline, (topic, found, self.told())
+                assert time.monotonic() < deadline, (topic, found, self.status())
                 record = consumer.poll(0.1)
                 if record is not None:
                     found.append((record.key, record.value))
         return found
 
-    def told(self) -> list[Any]:
-        return [(each.state, each.error, each.metrics()) for each in self.applications]
+    def status(self) -> list[Any]:
+        return [
+            (application.state, application.error, application.metrics())
+            for application in self.applications
+        ]
 
     def close(self) -> None:
-        for each in self.applications:
-            each.close()
+        for application in self.applications:
+            application.close()
 
 
 def last(pairs: Iterable[Pair]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""A topology built by hand, and the batches that Spark runs of its tasks."""
+"""A topology built by hand, and its tasks' batches as Spark runs them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from ottla.client.serde import Long, String
-from ottla.engine.graph import Graph, ProcessorNode, Sink, Source
-from ottla.engine.packed_rows import input_rows
-from ottla.engine.processors import Context, Processor, PunctuationType
-from ottla.engine.records import Input, Record, ValueAndTimestamp
+from ottla.engine.graph import Graph, ProcessorNode, SinkNode, SourceNode
+from ottla.engine.packed_rows import pack_input_rows
+from ottla.engine.processors import Processor, ProcessorContext, PunctuationType
+from ottla.engine.records import InputRow, Record, ValueAndTimestamp
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.subtopologies import subtopologies
 from ottla.engine.task_plan import TaskPlan
 
 
 class Counts(Processor[str, str]):
-    """Some words do more than count."""
+    """A processor that counts; some words have special effects."""
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.counts = context.store("counts")
         self.seen = 0
@@ -45,23 +45,23 @@ class Counts(Processor[str, str]):
 
 def counted(application_id: str = "app") -> TaskPlan:
     graph = Graph()
-    graph.add(Source("in", ("words",), String(), String()))
+    graph.add(SourceNode("in", ("words",), String(), String()))
     spec = StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, String(), Long())
     graph.add_store(spec)
     graph.add(ProcessorNode("count", Counts, ["in"], ["counts"]))
-    graph.add(Sink("out", "counts", String(), Long(), ["count"]))
+    graph.add(SinkNode("out", "counts", String(), Long(), ["count"]))
     (piece,) = subtopologies(graph)
     return TaskPlan(piece, application_id, 4, "nowhere:1")
 
 
-def rows_in(*words: str) -> list[Input]:
+def rows_in(*words: str) -> list[InputRow]:
     return [
-        Input("words", 0, offset, 1000 + offset, None, word.encode())
+        InputRow("words", 0, offset, 1000 + offset, None, word.encode())
         for offset, word in enumerate(words)
     ]
 
 
-class Runs(Protocol):
+class TaskRunner(Protocol):
     def run(
         self,
         folder: str,
@@ -73,16 +73,16 @@ class Runs(Protocol):
 
 
 class Spark:
-    """Counts the batches of a query: one that was not `kept` has its number again."""
+    """Counts the batches of a query: a batch that was not `kept` is repeated."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
         self._next = 0
 
     def batch(
-        self, home: Runs, task: int, rows: list[Input], *, kept: bool = True
+        self, home: TaskRunner, task: int, rows: list[InputRow], *, kept: bool = True
     ) -> list[dict[str, Any]]:
-        cells = home.run(self._folder, self._next, task, [input_rows(rows)])
+        cells = home.run(self._folder, self._next, task, [pack_input_rows(rows)])
         self._next += kept
         return rows_of(cells)
 

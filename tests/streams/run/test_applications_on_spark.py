@@ -8,9 +8,9 @@ import pytest
 from running_streams import Mill, last
 
 from ottla.streams import (
-    Context,
     Long,
     Processor,
+    ProcessorContext,
     PunctuationType,
     Record,
     StoreKind,
@@ -45,7 +45,7 @@ def words() -> Topology:
     return topology
 
 
-def test_words_are_counted_once_across_a_restart_and_stores_can_be_asked(mill: Mill) -> None:
+def test_words_are_counted_once_across_a_restart_and_stores_can_be_queried(mill: Mill) -> None:
     mill.topics(lines=3, shouted=2, counted=2, lengths=1)
     states: list[Any] = []
     app = mill.application(words(), state_listener=lambda new, old: states.append((old, new)))
@@ -78,7 +78,7 @@ def test_words_are_counted_once_across_a_restart_and_stores_can_be_asked(mill: M
     assert again.close()
     with mill.cluster.admin() as admin:
         offsets = admin.groups.offsets("app")
-    assert sum(each.offset for place, each in offsets.items() if place.topic == "lines") == 4
+    assert sum(offset.offset for place, offset in offsets.items() if place.topic == "lines") == 4
 
 
 def shop() -> Topology:
@@ -123,9 +123,9 @@ def test_windows_close_once_and_orders_meet_their_customers(mill: Mill) -> None:
 
 
 class Ticks(Processor[str, str]):
-    """Tells by the clock how many records there were, under a name from a global table."""
+    """Emits the count of records by wall-clock time, under a name from a global table."""
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.seen = context.store("seen")
         self.names = context.store("names")
@@ -151,7 +151,7 @@ def ticking() -> Topology:
     return topology
 
 
-def test_the_clock_ticks_without_records_and_a_poisoned_record_is_the_end(mill: Mill) -> None:
+def test_the_clock_ticks_without_records_and_a_bad_record_ends_the_application(mill: Mill) -> None:
     mill.topics(words=1, ticks=1, names=1)
     app = mill.application(ticking(), config={"commit.interval.ms": "200"})
     mill.send("names", [("records", "Records")])
@@ -174,7 +174,7 @@ def numbers() -> Topology:
     return topology
 
 
-def test_what_can_not_be_read_or_processed_goes_to_the_dead_letters(mill: Mill) -> None:
+def test_failed_records_go_to_the_dead_letter_topic(mill: Mill) -> None:
     mill.topics(numbers=1, tenths=1, letters=1)
     config = {
         "deserialization.exception.handler": "continue",

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ottla.engine.packed_rows import input_rows, inputs, output_rows
-from ottla.engine.records import Input, Output
+from ottla.engine.packed_rows import pack_input_rows, pack_output_rows, unpack_input_rows
+from ottla.engine.records import InputRow, OutputRow
 
 
-def test_rows_with_another_key_are_the_same_behind_the_shuffle() -> None:
+def test_rekeyed_rows_survive_the_shuffle() -> None:
     rows = [
-        Input("app-k-repartition", 3, 17, 1000, b"k", b"v", (("h", b"1"), ("n", None)), 0, "in"),
-        Input("app-k-repartition", 3, 17, 1000, None, None, (), 1, "in"),
+        InputRow("app-k-repartition", 3, 17, 1000, b"k", b"v", (("h", b"1"), ("n", None)), 0, "in"),
+        InputRow("app-k-repartition", 3, 17, 1000, None, None, (), 1, "in"),
     ]
-    assert list(inputs(input_rows(rows))) == rows
+    assert list(unpack_input_rows(pack_input_rows(rows))) == rows
 
 
-def test_what_leaves_a_task_is_what_the_sink_takes() -> None:
+def test_the_output_of_a_task_is_the_input_of_the_sink() -> None:
     rows = [
-        Output("a", b"k", b"v", 5, (("h", b"1"),), 2),
-        Output("b", None, None, 6),
+        OutputRow("a", b"k", b"v", 5, (("h", b"1"),), 2),
+        OutputRow("b", None, None, 6),
     ]
-    (cell,) = output_rows(rows)
+    (cell,) = pack_output_rows(rows)
     with pa.ipc.open_stream(cell) as stream:
         found = stream.read_all().to_pylist()
     assert found == [

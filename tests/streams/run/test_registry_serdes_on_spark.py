@@ -1,4 +1,4 @@
-"""Avro in an application on Spark: its topics, its store, and a record that nobody can read.
+"""Avro in an application on Spark: its topics, its store, and an unreadable record.
 
 The registry is a setting of the application; values are records without a class.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from running_streams import Mill
 
-from ottla.registry.schema_registry import SchemaRegistry
+from ottla.registry.kafka_schema_registry import KafkaSchemaRegistry
 from ottla.registry.server import RegistryServer
 from ottla.streams import Avro, String, Topology
 
@@ -48,7 +48,7 @@ def totals() -> Topology:
 
 def test_an_application_reads_keeps_and_writes_avro(mill: Mill) -> None:
     mill.topics(orders=2, totals=1, letters=1)
-    with RegistryServer(SchemaRegistry(mill.cluster.bootstrap_servers), port=0) as registry:
+    with RegistryServer(KafkaSchemaRegistry(mill.cluster.bootstrap_servers), port=0) as registry:
         key, value = Avro(Customer, registry=registry.url), Avro(Order, registry=registry.url)
         of_key = key.configured({}, is_key=True)
         sent = [value.serialize("orders", order) for order in (Order("ann", 5), Order("bob", 7))]

@@ -1,4 +1,4 @@
-"""An application that has lost its state directory: restored from its topics, or told of it."""
+"""An application without its state directory: restored from its topics, or an error."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from streams_by_hand import counted, rows_in
 from ottla.client import Producer
 from ottla.client.group_member import GroupMember
 from ottla.client.record import TopicPartition
-from ottla.engine.packed_rows import input_rows
-from ottla.engine.restore import Topics, position_rows
+from ottla.engine.packed_rows import pack_input_rows
+from ottla.engine.restore import ChangelogReader, position_rows
 from ottla.engine.task_host import TaskHost
 from ottla.engine.task_plan import TaskPlan
 from ottla.queries import group_progress as progress
-from ottla.queries.application_topics import Piece, prepare
-from ottla.queries.cluster import Cluster
-from ottla.queries.starting_positions import Start, StartingPositions
+from ottla.queries.application_topics import PreparedSubtopology, prepare_application_topics
+from ottla.queries.cluster import KafkaCluster
+from ottla.queries.starting_positions import StartingPositions, SubtopologyStart
 from ottla.streams import StreamsError, String, Topology
 from ottla.streams.run.settings import settings_of
 from ottla.testing import LocalCluster
@@ -41,13 +41,13 @@ def planned(cluster: LocalCluster, folder: Path, *, named: bool) -> TaskPlan:
     return plan
 
 
-def topics(plan: TaskPlan) -> Topics:
-    return Topics(plan.subtopology, "app", plan.servers, {})
+def topics(plan: TaskPlan) -> ChangelogReader:
+    return ChangelogReader(plan.subtopology, "app", plan.servers, {})
 
 
 def batch(plan: TaskPlan, home: TaskHost, number: int, *words: str, at: int = 0) -> dict[str, int]:
-    """The output of batch `at`; what is for internal topics is there."""
-    return written(plan, home.run(plan.folder, at, number, [input_rows(rows_in(*words))]))
+    """The output of batch `at`; rows for internal topics are written."""
+    return written(plan, home.run(plan.folder, at, number, [pack_input_rows(rows_in(*words))]))
 
 
 def written(plan: TaskPlan, cells: list[bytes]) -> dict[str, int]:
@@ -69,68 +69,66 @@ def written(plan: TaskPlan, cells: list[bytes]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["with a changelog", "without a name"])
-def test_a_task_that_has_no_state_is_restored_from_topics(
+def test_a_task_without_state_is_restored_from_topics(
     cluster: LocalCluster, tmp_path: Path, named: bool
 ) -> None:
     plan = planned(cluster, tmp_path / "first", named=named)
-    assert topics(plan).kept().positions == {}
+    assert topics(plan).restore_point().positions == {}
     assert batch(plan, TaskHost(plan), 0, "a", "b", "a") == {"a": 2, "b": 1}
     assert batch(plan, TaskHost(plan), 1, "a") == {"a": 1}
-    kept = topics(plan).kept()
+    kept = topics(plan).restore_point()
     assert kept.positions == {"words": {"0": 3}}
     plan = replace(plan, restored=kept.ends, folder=str(tmp_path / "second"))
     home = TaskHost(plan)
     assert batch(plan, home, 0, "a") == {"a": 3}
-    assert batch(plan, home, 0, "a") == {"a": 3}, "the first try does not count"
+    assert batch(plan, home, 0, "a") == {"a": 3}, "the uncommitted first attempt does not count"
     assert batch(plan, TaskHost(plan), 0, "b", at=1) == {"b": 2}, "its files have it"
     assert batch(plan, home, 1, "a") == {"a": 2}
     assert batch(plan, home, 2, "a") == {"a": 1}
 
 
-def test_what_the_last_checkpoint_says_of_its_place_counts(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+def test_the_position_of_the_newest_checkpoint_wins(cluster: LocalCluster, tmp_path: Path) -> None:
     plan = planned(cluster, tmp_path, named=True)
     batch(plan, TaskHost(plan), 0, "a", "b", "a")
-    later = replace(plan, first=2)  # somebody has set it back
+    later = replace(plan, first=2)  # set back by an administrator
     batch(later, TaskHost(later), 1, "a")
-    assert topics(plan).kept().positions == {"words": {"0": 1}}
+    assert topics(plan).restore_point().positions == {"words": {"0": 1}}
 
 
-def prepared(cluster: LocalCluster) -> tuple[list[Piece], Cluster]:
+def prepared(cluster: LocalCluster) -> tuple[list[PreparedSubtopology], KafkaCluster]:
     topology = Topology(key=String(), value=String())
     topology.stream("words").group_by_key().count(store="counts")
-    brokers = Cluster(cluster.bootstrap_servers, {})
-    return prepare(topology.graph, "app", brokers), brokers
+    brokers = KafkaCluster(cluster.bootstrap_servers, {})
+    return prepare_application_topics(topology.graph, "app", brokers), brokers
 
 
-def test_where_it_begins_is_found_once_and_fences_who_was_before(
+def test_a_start_is_decided_once_and_fences_earlier_runs(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     cluster.create_topic("words", 2)
     (piece,), brokers = prepared(cluster)
     here = StartingPositions("app", brokers, tmp_path / "here", settings_of({}))
-    nothing = progress.Committed()
+    nothing = progress.GroupProgress()
     here.check([piece], nothing)
     first = here.of(piece, nothing)
     assert (first.offsets, first.first) == ({"words": {"0": 0, "1": 0}}, 1)
-    assert here.of(piece, progress.Committed({"words": {"0": 5}})) == first
+    assert here.of(piece, progress.GroupProgress({"words": {"0": 5}})) == first
     elsewhere = StartingPositions("app", brokers, tmp_path / "elsewhere", settings_of({}))
-    second = elsewhere.of(piece, progress.Committed({"words": {"1": 7}}))
+    second = elsewhere.of(piece, progress.GroupProgress({"words": {"1": 7}}))
     assert second.offsets == {"words": {"0": 0, "1": 7}}, "as the reset tool says"
     assert second.first > first.first
 
 
-def test_a_wish_is_fulfilled_once(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Each time it dies before it has told how far it is, and its state is lost."""
+def test_a_requested_offset_is_used_once(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Each time it dies before it commits its progress, and its state is lost."""
     cluster.create_topic("words", 2)
     (piece,), brokers = prepared(cluster)
-    piece = replace(piece, kept=True)
+    piece = replace(piece, has_changelog=True)
 
     def begun() -> tuple[int, int]:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         beginning = StartingPositions("app", brokers, folder, settings_of({}))
-        start = beginning.of(piece, progress.committed(brokers, "app"))
+        start = beginning.of(piece, progress.read_progress(brokers, "app"))
         return start.first, start.offsets["words"]["0"]
 
     def done(first: int, offset: int) -> None:
@@ -145,34 +143,36 @@ def test_a_wish_is_fulfilled_once(cluster: LocalCluster, tmp_path: Path) -> None
         admin.groups.alter_offsets("app", {TopicPartition("words", 0): 3})
     assert begun()[1] == 3
     first, offset = begun()
-    assert offset == 3, "nothing was done yet"
+    assert offset == 3, "nothing was processed yet"
     done(first, 13)
-    assert begun()[1] == 13, "behind that one nobody begins there again"
+    assert begun()[1] == 13, "after that run the offset is not used again"
     with cluster.admin() as admin:
         admin.groups.alter_offsets("app", {TopicPartition("words", 0): 5})
-    assert begun()[1] == 5, "this is another wish"
+    assert begun()[1] == 5, "a new request"
 
 
-def test_a_wish_is_taken_once_by_who_begins_again_in_the_same_process(
+def test_a_restart_in_the_same_process_claims_a_requested_offset_once(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """As for a thread that is replaced: the group has heard of the application since."""
+    """As for a replaced thread: the application has committed to the group since."""
     cluster.create_topic("words", 2)
     (piece,), brokers = prepared(cluster)
     with cluster.admin() as admin:
         admin.groups.alter_offsets("app", {TopicPartition("words", 0): 3})
     beginning = StartingPositions("app", brokers, tmp_path, settings_of({}))
-    at_the_start = progress.committed(brokers, "app")
+    at_the_start = progress.read_progress(brokers, "app")
     start = beginning.of(piece, at_the_start)
-    assert progress.committed(brokers, "app").taken == {"words": {"0": start.first}}
-    progress.tell(brokers, "app", {"words": {"0": 50, "1": 7}})
+    assert progress.read_progress(brokers, "app").claimed == {"words": {"0": start.first}}
+    progress.commit_progress(brokers, "app", {"words": {"0": 50, "1": 7}})
     assert beginning.of(piece, at_the_start) == start
-    now = progress.committed(brokers, "app")
-    assert (now.wished, now.told) == ({}, {"words": {"0": 50, "1": 7}})
+    now = progress.read_progress(brokers, "app")
+    assert (now.requested, now.reported) == ({}, {"words": {"0": 50, "1": 7}})
 
 
-def test_nothing_begins_beside_others_of_its_group(cluster: LocalCluster, tmp_path: Path) -> None:
-    """As an application of Kafka's Streams that is still running."""
+def test_an_application_does_not_start_beside_members_of_its_group(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Such as a Kafka Streams application that is still running."""
     cluster.create_topic("words", 1)
     (piece,), brokers = prepared(cluster)
     member = GroupMember(
@@ -182,30 +182,32 @@ def test_nothing_begins_beside_others_of_its_group(cluster: LocalCluster, tmp_pa
     member.sync({joined.member_id: b""})
     member.commit({TopicPartition("words", 0): 3})
     beginning = StartingPositions("app", brokers, tmp_path, settings_of({}))
-    with pytest.raises(StreamsError, match="Group app has members"):
-        beginning.of(piece, progress.committed(brokers, "app"))
+    with pytest.raises(StreamsError, match="Group app has active members"):
+        beginning.of(piece, progress.read_progress(brokers, "app"))
     member.commit({TopicPartition("words", 0): 100})
     member.leave()
     member.close()
-    start = beginning.of(piece, progress.committed(brokers, "app"))
-    assert start.offsets == {"words": {"0": 100}}, "where they are when they are gone"
+    start = beginning.of(piece, progress.read_progress(brokers, "app"))
+    assert start.offsets == {"words": {"0": 100}}, (
+        "the committed offset, even if the records are deleted"
+    )
 
 
-def test_who_begins_anew_counts_above_all_who_told_before(
+def test_a_new_generation_has_larger_numbers_than_all_before(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """At least once counts from the clock: what is told exactly once behind it must not be less."""
+    """At-least-once numbers come from the clock: exactly-once ones after them must be larger."""
     cluster.create_topic("words", 1)
     prepared(cluster)
     (piece,), brokers = prepared(cluster)
 
-    def begun(guarantee: str) -> Start:
+    def begun(guarantee: str) -> SubtopologyStart:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         settings = settings_of({"processing.guarantee": guarantee})
         beginning = StartingPositions("app", brokers, folder, settings)
-        return beginning.of(piece, progress.committed(brokers, "app"))
+        return beginning.of(piece, progress.read_progress(brokers, "app"))
 
-    def done(start: Start, offset: int) -> None:
+    def done(start: SubtopologyStart, offset: int) -> None:
         with Producer(cluster.bootstrap_servers) as producer:
             topic, place = "app-tasks-0-changelog", {("words", 0): offset}
             for row in position_rows(topic, place, start.first, 0, 0):
@@ -218,7 +220,7 @@ def test_who_begins_anew_counts_above_all_who_told_before(
     assert begun("exactly_once_v2").offsets == {"words": {"0": 9}}, "and nothing is read again"
 
 
-def test_it_goes_on_behind_what_is_done_as_far_as_that_is_sure(
+def test_an_application_continues_after_the_last_certain_position(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     cluster.create_topic("words", 3)
@@ -229,33 +231,37 @@ def test_it_goes_on_behind_what_is_done_as_far_as_that_is_sure(
             for row in position_rows("app-tasks-0-changelog", {("words", place): offset}, 1, 0, 0):
                 producer.send(row.topic, row.value, key=row.key, partition=row.partition)
     (piece,), brokers = prepared(cluster)
-    told = progress.Committed(told={"words": {"0": 7, "1": 5}})
+    committed = progress.GroupProgress(reported={"words": {"0": 7, "1": 5}})
 
     def offsets(**config: str) -> dict[str, int]:
         settings = settings_of({name.replace("_", "."): value for name, value in config.items()})
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        return StartingPositions("app", brokers, folder, settings).of(piece, told).offsets["words"]
+        return (
+            StartingPositions("app", brokers, folder, settings)
+            .of(piece, committed)
+            .offsets["words"]
+        )
 
     assert offsets() == {"0": 9, "1": 5, "2": 0}
     assert offsets(processing_guarantee="at_least_once") == {"0": 7, "1": 5, "2": 0}
     with cluster.admin() as admin:
         admin.offsets.delete_before({TopicPartition("words", 0): 1})
-    told.told["words"]["0"] = 0
+    committed.reported["words"]["0"] = 0
     assert offsets(processing_guarantee="at_least_once")["0"] == 1, "the topic begins there now"
 
 
-def test_a_state_that_is_gone_is_told_of_before_anything_is_done_again(
+def test_lost_state_is_reported_before_anything_runs_again(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     cluster.create_topic("words", 2)
     (piece,), brokers = prepared(cluster)
-    progress.tell(brokers, "app", {"words": {"0": 7}})
-    told = progress.committed(brokers, "app")
+    progress.commit_progress(brokers, "app", {"words": {"0": 7}})
+    result = progress.read_progress(brokers, "app")
     beginning = StartingPositions("app", brokers, tmp_path, settings_of({}))
     with pytest.raises(StreamsError, match=r"--state-dir.*reset --application-id app --input-topi"):
-        beginning.check([piece], told)
-    beginning.check([piece], progress.Committed({"words": {"0": 0}}))
+        beginning.check([piece], result)
+    beginning.check([piece], progress.GroupProgress({"words": {"0": 0}}))
     (kept,), _ = prepared(cluster)
-    beginning.check([kept], told)  # nothing had come of what was read: its topics are there
-    assert beginning.of(kept, told).offsets == {"words": {"0": 7, "1": 0}}
-    beginning.check([piece], told)
+    beginning.check([kept], result)  # the records read had no output yet: the topics exist
+    assert beginning.of(kept, result).offsets == {"words": {"0": 7, "1": 0}}
+    beginning.check([piece], result)

@@ -14,7 +14,7 @@ from s3_server import s3_server, s3_uri
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def test_counts_go_on_from_the_object_store_and_cleanup_deletes_them(
+def test_counts_resume_from_the_object_store_and_cleanup_deletes_them(
     mill: Mill, tmp_path: Path
 ) -> None:
     mill.topics(words=2, counted=1)

@@ -1,4 +1,4 @@
-"""The files that a task's state is in."""
+"""The state files of a task."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from ottla.engine.cells import LoggedCells
 from ottla.engine.failures import StreamsError
-from ottla.engine.state_file import Change, StateFile
+from ottla.engine.state_file import CellChange, StateFile
 from ottla.engine.state_folder import LocalFolder
-from ottla.engine.task_files import TaskFiles, forget
+from ottla.engine.task_files import TaskFiles, delete_obsolete_files
 
 Stores = dict[str, LoggedCells]
 
@@ -23,31 +23,31 @@ def loaded(files: TaskFiles, batch: int) -> tuple[list[StateFile], Stores]:
     cells: Stores = {}
     for store, key, value in files.read(found):
         cells.setdefault(store, LoggedCells()).put(key, value)
-    for each in cells.values():
-        each.changed.clear()
+    for cell in cells.values():
+        cell.changed.clear()
     return found, cells
 
 
 def rows_of(cells: Stores) -> dict[str, dict[bytes, bytes]]:
-    found = {name: dict(each.range(None, None)) for name, each in cells.items()}
-    return {name: each for name, each in found.items() if each}
+    found = {name: dict(store.range(None, None)) for name, store in cells.items()}
+    return {name: content for name, content in found.items() if content}
 
 
-def changes_of(cells: Stores) -> list[Change]:
-    return [(name, *each) for name, some in cells.items() for each in some.changes()]
+def changes_of(cells: Stores) -> list[CellChange]:
+    return [change for name, some in cells.items() for change in some.changes(name)]
 
 
-def test_cells_tell_what_has_changed_and_its_last_value_only() -> None:
+def test_cells_report_only_the_last_value_of_each_change() -> None:
     cells = LoggedCells()
     cells.put(b"a", b"1")
     cells.put(b"a", b"2")
     cells.put(b"b", b"1")
     cells.put(b"b", None)
-    assert sorted(cells.changes()) == [(b"a", b"2"), (b"b", None)]
-    assert cells.changes() == []
+    assert sorted(cells.changes("s")) == [("s", b"a", b"2"), ("s", b"b", None)]
+    assert cells.changes("s") == []
 
 
-def test_what_was_written_is_read_again_whatever_was_run_twice(tmp_path: Path) -> None:
+def test_written_state_is_read_again_even_after_reruns(tmp_path: Path) -> None:
     draw = random.Random(7)
     files, state, cells = TaskFiles(LocalFolder(tmp_path)), [], {}
     before: dict[str, dict[bytes, bytes]] = {}
@@ -73,7 +73,7 @@ def test_what_was_written_is_read_again_whatever_was_run_twice(tmp_path: Path) -
     assert len(list(tmp_path.iterdir())) < 20
 
 
-def test_files_are_few_and_not_written_often(tmp_path: Path) -> None:
+def test_files_are_few_and_rarely_written(tmp_path: Path) -> None:
     """A large state, of which each batch changes a little."""
     files, state, cells = TaskFiles(LocalFolder(tmp_path)), [], {"s": LoggedCells()}
     for number in range(10_000):
@@ -86,12 +86,12 @@ def test_files_are_few_and_not_written_often(tmp_path: Path) -> None:
         state = files.write(batch, changes_of(cells), state, cells)
         written += state[-1].size
         assert len(state) < 12
-    assert state[0] == large, "it was left alone"
+    assert state[0] == large, "the large file was not rewritten"
     assert written < 299 * 4096
     assert rows_of(loaded(files, 300)[1]) == rows_of(cells)
 
 
-def test_what_came_and_went_leaves_nothing(tmp_path: Path) -> None:
+def test_a_cell_created_and_deleted_leaves_nothing(tmp_path: Path) -> None:
     """As windows do."""
     files, state, cells = TaskFiles(LocalFolder(tmp_path)), [], {"s": LoggedCells()}
     for batch in range(200):
@@ -100,20 +100,20 @@ def test_what_came_and_went_leaves_nothing(tmp_path: Path) -> None:
             cells["s"].put(b"%d-%d" % (batch - 2, number), None)
         state = files.write(batch, changes_of(cells), state, cells)
     assert rows_of(loaded(files, 200)[1]) == rows_of(cells)
-    assert sum(each.stat().st_size for each in tmp_path.iterdir()) < 100_000
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 100_000
 
 
-def test_a_draft_that_was_left_is_no_state(tmp_path: Path) -> None:
+def test_an_abandoned_draft_is_not_state(tmp_path: Path) -> None:
     (tmp_path / f"0-3-{'a' * 16}-{'0' * 16}.new-1f").write_bytes(b"half")
     files = TaskFiles(LocalFolder(tmp_path))
     assert files.before(9) == []
     cells = {"s": LoggedCells()}
     cells["s"].put(b"k", b"v")
     files.write(3, changes_of(cells), [], cells)
-    assert [each.last for each in files.before(4)] == [3]
+    assert [file.last for file in files.before(4)] == [3]
 
 
-def test_a_cell_that_was_restored_and_deleted_in_one_batch_is_gone(tmp_path: Path) -> None:
+def test_a_cell_that_was_restored_and_deleted_in_one_batch_stays_deleted(tmp_path: Path) -> None:
     files, cells = TaskFiles(LocalFolder(tmp_path)), {"s": LoggedCells()}
     cells["s"].put(b"kept", b"v")
     restored = [("s", b"gone", b"v"), ("s", b"kept", b"u")]
@@ -121,7 +121,7 @@ def test_a_cell_that_was_restored_and_deleted_in_one_batch_is_gone(tmp_path: Pat
     assert rows_of(loaded(files, 1)[1]) == {"s": {b"kept": b"v"}}
 
 
-def test_what_is_not_of_the_query_or_of_a_batch_that_is_not_done_is_forgotten(
+def test_files_of_other_queries_and_of_uncommitted_batches_are_deleted(
     tmp_path: Path,
 ) -> None:
     ids = f"-{'a' * 16}-{'b' * 16}"
@@ -135,20 +135,20 @@ def test_what_is_not_of_the_query_or_of_a_batch_that_is_not_done_is_forgotten(
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    forget(LocalFolder(tmp_path), "new", 5)
-    left = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*-*")}
-    assert left == {f"new/{each}{ids}" for each in ("0/0-3", "0/4-5", "2/0-7")}
-    with pytest.raises(StreamsError, match=r"behind batch 7, and batch 6 is to run: another"):
+    delete_obsolete_files(LocalFolder(tmp_path), "new", 5)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*-*")}
+    assert left == {f"new/{name}{ids}" for name in ("0/0-3", "0/4-5", "2/0-7")}
+    with pytest.raises(StreamsError, match=r"includes batch 7, and batch 6 is to run\. Another"):
         TaskFiles(LocalFolder(tmp_path / "new/2")).before(6)
-    forget(LocalFolder(tmp_path), "", -1)
+    delete_obsolete_files(LocalFolder(tmp_path), "", -1)
     assert list(tmp_path.iterdir()) == []
-    forget(LocalFolder(tmp_path / "nowhere"), "new", 5)
+    delete_obsolete_files(LocalFolder(tmp_path / "nowhere"), "new", 5)
 
 
-def test_a_file_that_goes_while_one_looks_is_missed(
+def test_a_file_that_disappears_during_the_listing_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must not be taken for a task that has no state."""
+    """It must not be mistaken for a task without state."""
     files, cells = TaskFiles(LocalFolder(tmp_path)), {"s": LoggedCells()}
     for number in range(1000):
         cells["s"].put(b"%d" % number, b"v" * 20)
@@ -156,20 +156,23 @@ def test_a_file_that_goes_while_one_looks_is_missed(
     cells["s"].put(b"0", b"w")
     files.write(1, changes_of(cells), state, cells)
     found = sorted(os.listdir(tmp_path))
-    assert [each[:4] for each in found] == ["0-0-", "1-1-"]
+    assert [name[:4] for name in found] == ["0-0-", "1-1-"]
     (tmp_path / found[0]).unlink()
     monkeypatch.setattr(os, "listdir", lambda _: found)
-    with pytest.raises(StreamsError, match="nothing has batch 0"):
+    with pytest.raises(StreamsError, match="no file has batch 0"):
         files.before(2)
 
 
-def test_files_of_a_former_version_are_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_files_of_an_earlier_version_are_refused_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "0-3").touch()
-    with pytest.raises(StreamsError, match=r"0-3 is of a former version\. Delete the state"):
+    with pytest.raises(
+        StreamsError,
+        match=r"0-3 was written by an earlier version\. Delete the application's state",
+    ):
         TaskFiles(LocalFolder(tmp_path)).before(4)
 
 
-def test_large_files_are_put_together_as_one_stream_with_the_same_result(
+def test_large_files_are_merged_as_a_stream_with_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.engine.task_files.UNORDERED_BYTES_MAX", 0)
@@ -184,11 +187,11 @@ def test_large_files_are_put_together_as_one_stream_with_the_same_result(
             cells["s"].put(b"%d" % draw.randrange(4_000), value)
     before = dict(cells["s"].range(None, None))
     state = files.write(60, changes_of(cells), state, cells)
-    assert any(each.first > 0 for each in state)
+    assert any(file.first > 0 for file in state)
     assert rows_of(loaded(files, 61)[1]) == {"s": before}
 
 
-def test_who_stands_behind_an_earlier_file_reads_only_newer_ones(tmp_path: Path) -> None:
+def test_a_task_at_an_earlier_file_reads_only_newer_ones(tmp_path: Path) -> None:
     draw = random.Random(5)
     files, state, cells = TaskFiles(LocalFolder(tmp_path)), [], {"s": LoggedCells()}
     for number in range(20_000):
@@ -203,10 +206,10 @@ def test_who_stands_behind_an_earlier_file_reads_only_newer_ones(tmp_path: Path)
     for behind, copy in copies:
         newer = files.newer(behind, state)
         assert newer is not None
-        assert state[0] not in newer, "the large one"
+        assert state[0] not in newer, "the large file"
         for _, key, value in files.read(newer):
             copy.pop(key, None)
             if value is not None:
                 copy[key] = value
         assert copy == copies[-1][1]
-    assert files.newer("f" * 16, state) is None, "of another line"
+    assert files.newer("f" * 16, state) is None, "of another history"

@@ -17,7 +17,7 @@ from running_streams import WAIT_S, Mill
 
 from ottla.client import Producer
 from ottla.client.protocol.cluster_client import ClusterClient
-from ottla.engine.restore import ends_of, records_of
+from ottla.engine.restore import committed_records, end_offsets
 from ottla.streams.run.application import Application, ApplicationState
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -38,25 +38,25 @@ def read(mill: Mill) -> Outputs:
     found: Outputs = {topic: {} for topic in OUTPUTS}
     with closing(ClusterClient(mill.cluster.bootstrap_servers, {})) as brokers:
         for topic, keys in found.items():
-            for number, end in enumerate(ends_of(brokers, topic)):
-                for row in records_of(brokers, topic, number, end):
+            for number, end in enumerate(end_offsets(brokers, topic)):
+                for row in committed_records(brokers, topic, number, end):
                     keys.setdefault(row.key or b"", []).append(row.value)
     return found
 
 
 def run(mill: Mill, app: Application, wanted: Outputs) -> None:
-    """Until all has come, and not more: what is there after its end is compared."""
+    """Waits for all records, and compares them afterwards, so that extra ones are found."""
     app.start()
     deadline = time.monotonic() + WAIT_S
     while wrong := same(read(mill), wanted):
-        assert time.monotonic() < deadline, (wrong, mill.told())
+        assert time.monotonic() < deadline, (wrong, mill.status())
         assert app.state not in (ApplicationState.ERROR, ApplicationState.NOT_RUNNING), app.error
         time.sleep(0.2)
     assert app.close()
     assert same(read(mill), wanted) == []
 
 
-def test_what_spark_makes_of_it_is_what_the_driver_makes_of_it(
+def test_spark_gives_the_results_of_the_test_driver(
     mill: Mill, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, logger="ottla.streams")

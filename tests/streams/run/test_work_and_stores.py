@@ -1,4 +1,4 @@
-"""What is done where records are read, global tables, and stores that are asked: without Spark."""
+"""Processing where records are read, global tables, and interactive queries, without Spark."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.client import Producer
-from ottla.client.protocol.fetching import Range
+from ottla.client.protocol.range_fetcher import OffsetRange
 from ottla.engine.labels import labels
-from ottla.engine.packed_rows import inputs
+from ottla.engine.packed_rows import unpack_input_rows
 from ottla.engine.subtopologies import subtopologies
+from ottla.engine.subtopology_processor import subtopology_processor
 from ottla.engine.task_plan import TaskPlan
-from ottla.engine.work import work
 from ottla.queries import group_progress as progress
-from ottla.queries.cluster import Cluster
+from ottla.queries.cluster import KafkaCluster
+from ottla.spark.chunk_processor import packed, pickled, process_chunks
+from ottla.spark.chunks import Chunk, close_cached_clients, read_chunks
 from ottla.spark.options import read_options
-from ottla.spark.reading import Chunk, let_go, read
-from ottla.spark.work import packed, pickled, worked
 from ottla.streams import StoreKind, StoreSpec, StreamsError, String, Topology
-from ottla.streams.run.questions import InvalidStateStore, ReadOnlyStore
+from ottla.streams.run.read_only_store import InvalidStateStore, ReadOnlyStore
 from ottla.testing import LocalCluster
 
 
@@ -27,7 +27,7 @@ from ottla.testing import LocalCluster
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster() as made:
         yield made
-        let_go()
+        close_cached_clients()
 
 
 def send(cluster: LocalCluster, topic: str, *pairs: tuple[str, str | None]) -> None:
@@ -42,7 +42,7 @@ def chunks(cluster: LocalCluster, topic: str, count: int) -> Iterator[Chunk]:
         "subscribe": topic,
         "includeHeaders": "true",
     }
-    return read(read_options(given, streaming=True), [Range(topic, 0, 0, count)])
+    return read_chunks(read_options(given, streaming=True), [OffsetRange(topic, 0, 0, count)])
 
 
 def planned(cluster: LocalCluster, topology: Topology, tasks: int) -> TaskPlan:
@@ -51,7 +51,7 @@ def planned(cluster: LocalCluster, topology: Topology, tasks: int) -> TaskPlan:
     return TaskPlan(piece, "app", tasks, cluster.bootstrap_servers, names)
 
 
-def test_behind_a_change_of_key_rows_go_to_the_task_of_their_new_key(
+def test_rekeyed_rows_go_to_the_task_of_their_new_key(
     cluster: LocalCluster,
 ) -> None:
     cluster.create_topic("lines")
@@ -62,8 +62,8 @@ def test_behind_a_change_of_key_rows_go_to_the_task_of_their_new_key(
     plan = planned(cluster, topology, 4)
     found = [
         (number % 4, row)
-        for number, cell in work(plan, pickled(plan))(chunks(cluster, "lines", 2))
-        for row in inputs(cell)
+        for number, cell in subtopology_processor(plan, pickled(plan))(chunks(cluster, "lines", 2))
+        for row in unpack_input_rows(cell)
     ]
     assert len({number for number, row in found if row.key == b"a"}) == 1
     in_order = sorted((row.offset, row.turn, row.key) for _, row in found)
@@ -71,7 +71,7 @@ def test_behind_a_change_of_key_rows_go_to_the_task_of_their_new_key(
     assert {row.origin for _, row in found} == {"lines"}
 
 
-def test_without_state_all_is_done_there_with_the_global_table_as_it_is_now(
+def test_stateless_work_uses_the_current_global_table(
     cluster: LocalCluster,
 ) -> None:
     for topic in ("orders", "items"):
@@ -83,7 +83,7 @@ def test_without_state_all_is_done_there_with_the_global_table_as_it_is_now(
     orders = topology.stream("orders")
     orders.join(items, lambda order, item: item, on=lambda order: order).to("named")
     plan = planned(cluster, topology, 1)
-    done = work(plan, pickled(plan))
+    done = subtopology_processor(plan, pickled(plan))
 
     def values() -> list[bytes]:
         import pyarrow as pa
@@ -95,26 +95,26 @@ def test_without_state_all_is_done_there_with_the_global_table_as_it_is_now(
             for value in pa.ipc.open_stream(cell).read_all().column("value").to_pylist()
         ]
 
-    told = b"0 2"  # how far it has come, for the topic of its tasks
-    assert values() == [b"apple", b"bread", told]
+    position = b"0 2"  # its position, for the topic of its tasks
+    assert values() == [b"apple", b"bread", position]
     send(cluster, "items", ("a", "apricot"), ("b", None))
-    assert values() == [b"apricot", told]
+    assert values() == [b"apricot", position]
     send(cluster, "items", ("a", None))
-    assert values() == [], "nothing came of it: nothing is told"
+    assert values() == [], "without output no position is committed"
 
 
-def test_a_failure_there_is_told_and_does_not_stay(cluster: LocalCluster) -> None:
+def test_a_failure_in_a_worker_is_reported_and_leaves_no_state(cluster: LocalCluster) -> None:
     cluster.create_topic("orders")
     send(cluster, "orders", ("1", "good"), ("2", "bad"))
     topology = Topology(key=String(), value=String())
     topology.stream("orders").map_values(lambda text: {"good": "fine"}[text]).to("out")
     plan = planned(cluster, topology, 1)
-    text = packed(lambda: work(plan, pickled(plan)))
+    text = packed(lambda: subtopology_processor(plan, pickled(plan)))
     with pytest.raises(StreamsError, match=r"taskId=0_0.*offset=1.*KeyError: 'bad'"):
-        list(worked(text, chunks(cluster, "orders", 2), None))
+        list(process_chunks(text, chunks(cluster, "orders", 2), None))
 
 
-def test_a_store_is_asked_from_its_changelog(cluster: LocalCluster) -> None:
+def test_a_store_is_queried_from_its_changelog(cluster: LocalCluster) -> None:
     cluster.create_topic("app-names-changelog")
     send(cluster, "app-names-changelog", ("1", "one"), ("2", "two"))
     spec = StoreSpec("names", StoreKind.TIMESTAMPED_KEY_VALUE, String(), String())
@@ -135,13 +135,13 @@ def test_a_store_is_asked_from_its_changelog(cluster: LocalCluster) -> None:
         store.get("1")
 
 
-def test_offsets_of_others_are_a_wish_and_our_own_are_not(cluster: LocalCluster) -> None:
+def test_offsets_of_other_clients_are_requests_and_our_own_are_not(cluster: LocalCluster) -> None:
     cluster.create_topic("orders", 2)
-    brokers = Cluster(cluster.bootstrap_servers, {})
-    assert progress.committed(brokers, "app") == progress.Committed()
-    progress.tell(brokers, "app", {"orders": {"0": 7}})
-    assert progress.committed(brokers, "app").told == {"orders": {"0": 7}}
+    brokers = KafkaCluster(cluster.bootstrap_servers, {})
+    assert progress.read_progress(brokers, "app") == progress.GroupProgress()
+    progress.commit_progress(brokers, "app", {"orders": {"0": 7}})
+    assert progress.read_progress(brokers, "app").reported == {"orders": {"0": 7}}
     with cluster.admin() as admin:
         (place,) = admin.groups.offsets("app")
         admin.groups.alter_offsets("app", {place: 3})
-    assert progress.committed(brokers, "app") == progress.Committed({"orders": {"0": 3}})
+    assert progress.read_progress(brokers, "app") == progress.GroupProgress({"orders": {"0": 3}})

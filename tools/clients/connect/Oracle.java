@@ -73,7 +73,7 @@ public class Oracle {
         answer.put("data", written == null ? null : new String(written, StandardCharsets.UTF_8));
     }
 
-    /** A value, told as JSON with its schema, in the bytes of another converter. */
+    /** A value, given as JSON with its schema, encoded by another converter. */
     private static void write(JsonNode question, ObjectNode answer) throws Exception {
         SchemaAndValue value = converter(null).toConnectData("t", bytes(question.get("data").asText()));
         Converter converter = plugin(question, Converter.class);

@@ -27,7 +27,7 @@ final class GroupProtocolChecks extends Checks {
         check("consumer protocol: classic members move over", GroupProtocolChecks::migration);
     }
 
-    /** A member that polls on a thread of its own. */
+    /** A member that polls on a separate thread. */
     static final class Member implements ConsumerRebalanceListener, AutoCloseable {
         final Set<TopicPartition> owned = ConcurrentHashMap.newKeySet();
         final Set<String> values = ConcurrentHashMap.newKeySet();

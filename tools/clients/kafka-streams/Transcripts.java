@@ -23,7 +23,7 @@ import org.apache.kafka.streams.test.TestRecord;
  *
  *   describe NAME                     the topology's description
  *   open NAME [cached]                a new driver for this topology, without caches or with
- *   TOPIC KEY VALUE TIMESTAMP         a record; what comes out is told as KEY VALUE TIMESTAMP
+ *   TOPIC KEY VALUE TIMESTAMP         a record; the output is printed as KEY VALUE TIMESTAMP
  *
  * Each answer ends with a line that is a full stop.
  */

@@ -175,7 +175,7 @@ final class WindowTopologies {
         return Materialized.with(Serdes.String(), Serdes.String());
     }
 
-    /** Kafka forgets windows before it has told of them, when time leaps by their retention. */
+    /** Kafka drops windows before it emits them, when time leaps by their retention. */
     private static Materialized<String, Long, WindowStore<Bytes, byte[]>> kept() {
         return Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("kept")
             .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long())

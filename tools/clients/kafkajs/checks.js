@@ -432,7 +432,7 @@ check('transactions: commit and abort', async () => {
       else await transaction.commit()
     }
   })
-  const got = await read(topic, 2) // kafkajs reads committed records, unless told otherwise
+  const got = await read(topic, 2) // kafkajs reads committed records by default
   assert.deepStrictEqual(got.map(m => m.value.toString()), ['a', 'b'])
   const all = await read(topic, 3, { readUncommitted: true })
   assert.deepStrictEqual(all.map(m => m.value.toString()), ['a', 'dropped', 'b'])

@@ -62,7 +62,7 @@ check('ksqldb-client lists and describes', () =>
     assert.strictEqual((described.sourceDescription || described).fields.length, 2)
   }))
 
-check('ksqldb-client is told what is wrong', () =>
+check('ksqldb-client gets the error message', () =>
   withClient(async client => {
     const response = await client.executeStatement('CREATE STREAM nothing;')
     assert(response.error || response.status === 400, JSON.stringify(response))

@@ -41,7 +41,9 @@ def until(query: str, row: list[Any]) -> None:
 
 @check("ksqldb for Python reads properties")
 def properties() -> None:
-    assert any(each["name"] == "ksql.service.id" for each in client.get_properties())
+    assert any(
+        server_property["name"] == "ksql.service.id" for server_property in client.get_properties()
+    )
 
 
 @check("ksqldb for Python inserts and pulls")
@@ -63,7 +65,7 @@ def inserts() -> None:
 def push() -> None:
     async def rows() -> list[Any]:
         query = "SELECT id, v FROM py_orders EMIT CHANGES LIMIT 1;"
-        return [each async for each in client.query_async(query, EARLIEST, timeout=PATIENCE_S)]
+        return [row async for row in client.query_async(query, EARLIEST, timeout=PATIENCE_S)]
 
     header, row = asyncio.run(rows())
     assert header["columnNames"] == ["ID", "V"]

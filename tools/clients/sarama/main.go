@@ -1,4 +1,4 @@
-// sarama over SASL_SSL with PLAIN and SCRAM, and with a certificate of its own; rules of its admin.
+// sarama over SASL_SSL with PLAIN and SCRAM, and with a client certificate; ACLs through its admin client.
 // usage: secured sasl-host:port ssl-host:port ca.pem client.crt client.key user password
 // Prints one TAP line for each check; tests/compat/test_secured_clients.py reads them.
 package main

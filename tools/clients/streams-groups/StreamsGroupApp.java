@@ -56,7 +56,7 @@ public class StreamsGroupApp {
             .to("word-counts", Produced.with(Serdes.String(), Serdes.Long()));
     }
 
-    /** Orders, keyed anew by their customer, join the table of customers; and how many each has. */
+    /** Orders, rekeyed by customer, join the table of customers, and are counted. */
     private static void join(StreamsBuilder builder) {
         KTable<String, String> customers = builder.table("customers");
         KStream<String, String> joined = builder.<String, String>stream("orders")

@@ -1,8 +1,8 @@
 """DescribeAcls (key 29), CreateAcls (key 30) and DeleteAcls (key 31), v1 to v3.
 
-The rules of the authorizer. A change holds on this broker when the response is sent, and on the
-others when they have heard of it. Without an authorizer each is answered as Kafka answers then:
-SECURITY_DISABLED.
+Lists, adds and removes the authorizer's ACLs. A change is in force on this broker when the response
+is sent, and on the others as soon as they have seen it in the metadata store. Without an authorizer
+all three return SECURITY_DISABLED, as in Kafka.
 
 v1  pattern types (KIP-290)        v3  resource type USER (KIP-373)
 """
@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from ottla.auth.acls import Acl, AclFilter, acl_problem
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.create_acls import (
     AclCreationResult,
@@ -38,8 +38,8 @@ from ottla.wire.messages.describe_acls import (
 if TYPE_CHECKING:  # imported where an authorizer is configured
     from ottla.broker.access import Access
 
-CODE = ErrorCode.SECURITY_DISABLED
-MESSAGE = "No Authorizer is configured."
+DISABLED_CODE = ErrorCode.SECURITY_DISABLED
+DISABLED_MESSAGE = "No Authorizer is configured."
 
 Request = DescribeAclsRequest | CreateAclsRequest | DeleteAclsRequest
 Response = DescribeAclsResponse | CreateAclsResponse | DeleteAclsResponse
@@ -47,7 +47,7 @@ Response = DescribeAclsResponse | CreateAclsResponse | DeleteAclsResponse
 log = logging.getLogger("ottla.broker")
 
 
-def handle(ctx: Context, request: Request) -> Response | Awaitable[Response]:
+def handle(ctx: RequestContext, request: Request) -> Response | Awaitable[Response]:
     if ctx.broker.access is None:
         return _disabled(request)
     if isinstance(request, DescribeAclsRequest):
@@ -59,11 +59,11 @@ def handle(ctx: Context, request: Request) -> Response | Awaitable[Response]:
 
 def _disabled(request: Request) -> Response:
     if isinstance(request, DescribeAclsRequest):
-        return DescribeAclsResponse(error_code=CODE, error_message=MESSAGE)
+        return DescribeAclsResponse(error_code=DISABLED_CODE, error_message=DISABLED_MESSAGE)
     if isinstance(request, CreateAclsRequest):
-        refused = AclCreationResult(error_code=CODE, error_message=MESSAGE)
+        refused = AclCreationResult(error_code=DISABLED_CODE, error_message=DISABLED_MESSAGE)
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    none_found = DeleteAclsFilterResult(error_code=CODE, error_message=MESSAGE)
+    none_found = DeleteAclsFilterResult(error_code=DISABLED_CODE, error_message=DISABLED_MESSAGE)
     return DeleteAclsResponse(filter_results=[none_found] * len(request.filters))
 
 
@@ -82,30 +82,30 @@ def _describe(access: Access, request: DescribeAclsRequest) -> DescribeAclsRespo
     return DescribeAclsResponse(resources=list(resources.values()))
 
 
-def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def _filter(request_filter: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     return AclFilter(
-        asked.resource_type_filter,
-        asked.resource_name_filter,
-        asked.pattern_type_filter,
-        asked.principal_filter,
-        asked.host_filter,
-        asked.operation,
-        asked.permission_type,
+        request_filter.resource_type_filter,
+        request_filter.resource_name_filter,
+        request_filter.pattern_type_filter,
+        request_filter.principal_filter,
+        request_filter.host_filter,
+        request_filter.operation,
+        request_filter.permission_type,
     )
 
 
-async def _create(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+async def _create(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     results = []
     acls = []
-    for each in request.creations:
+    for creation in request.creations:
         acl = Acl(
-            each.resource_type,
-            each.resource_name,
-            each.resource_pattern_type,
-            each.principal,
-            each.host,
-            each.operation,
-            each.permission_type,
+            creation.resource_type,
+            creation.resource_name,
+            creation.resource_pattern_type,
+            creation.principal,
+            creation.host,
+            creation.operation,
+            creation.permission_type,
         )
         problem = acl_problem(acl)
         if problem is None:
@@ -123,22 +123,22 @@ async def _create(ctx: Context, request: CreateAclsRequest) -> CreateAclsRespons
     return CreateAclsResponse(results=results)
 
 
-async def _delete(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    filters = [_filter(each) for each in request.filters]
+async def _delete(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    filters = [_filter(acl_filter) for acl_filter in request.filters]
     results = [DeleteAclsFilterResult() for _ in filters]
-    sound = []
+    valid = []
     for result, wanted in zip(results, filters, strict=True):
         if (problem := wanted.problem()) is not None:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = problem
         else:
-            sound.append((result, wanted))
+            valid.append((result, wanted))
     try:
-        found = await ctx.broker.settings.delete_acls([wanted for _, wanted in sound])
+        found = await ctx.broker.settings.delete_acls([wanted for _, wanted in valid])
     except KafkaError as error:
-        _fail([result for result, _ in sound], error)
+        _fail([result for result, _ in valid], error)
         return DeleteAclsResponse(filter_results=results)
-    for (result, _), acls in zip(sound, found, strict=True):
+    for (result, _), acls in zip(valid, found, strict=True):
         result.matching_acls = [
             DeleteAclsMatchingAcl(
                 resource_type=acl.resource,

@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn (key 25), v0 to v4.
+"""AddOffsetsToTxn (key 25), v0 to v4 (KIP-98).
 
-A transaction will commit a group's offsets: the group's partition of `__consumer_offsets` becomes
-one of its partitions. Clients of transaction version 2 leave this to TxnOffsetCommit v5.
+Adds a group's partition of `__consumer_offsets` to a transaction that will commit the group's
+offsets. Clients of transaction version 2 leave this to TxnOffsetCommit v5.
 
 v2  PRODUCER_FENCED
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
-from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
-from ottla.coordinator.transactions.outcome import Result
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
+from ottla.coordinator.records import OFFSETS_TOPIC
+from ottla.coordinator.transactions.result import TransactionResult
 from ottla.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -22,10 +22,10 @@ FENCED_FROM: Final = 2
 
 
 def handle(
-    ctx: Context, request: AddOffsetsToTxnRequest
+    ctx: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    broker, answer = ctx.broker, Answer[Result]()
-    partition = partition_for(request.group_id, broker.groups.coordinator.partition_count)
+    broker, answer = ctx.broker, Promise[TransactionResult]()
+    partition = broker.groups.coordinator.partition_of(request.group_id)
     outcome = broker.transactions.coordinator.add_partitions(
         request.transactional_id,
         [(OFFSETS_TOPIC, partition)],
@@ -36,10 +36,10 @@ def handle(
         now_ms=ctx.now_ms,
     )
     broker.transactions.carry_out(outcome, ctx.now_ms)
-    return then(answer.result(), lambda result: _response(ctx, result))
+    return answer.then(lambda result: _response(ctx, result)).result()
 
 
-def _response(ctx: Context, result: Result) -> AddOffsetsToTxnResponse:
+def _response(ctx: RequestContext, result: TransactionResult) -> AddOffsetsToTxnResponse:
     code = result.code
     if code is ErrorCode.PRODUCER_FENCED and ctx.version < FENCED_FROM:
         code = ErrorCode.INVALID_PRODUCER_EPOCH

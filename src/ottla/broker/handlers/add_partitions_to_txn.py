@@ -1,9 +1,9 @@
 """AddPartitionsToTxn (key 24), v0 to v5.
 
-A transaction will write to these partitions; each of them gets a marker when it ends. If one does
-not exist none is added, and those that do are told OPERATION_NOT_ATTEMPTED.
+Adds partitions to a transaction; each of them gets a marker when the transaction ends. If one of
+them does not exist, none is added, and the others are answered with OPERATION_NOT_ATTEMPTED.
 
-v2  PRODUCER_FENCED        v4  from brokers: several transactions, or only a look (KIP-890)
+v2  PRODUCER_FENCED        v4  from brokers: several transactions, or verify only (KIP-890)
 v5  TRANSACTION_ABORTABLE
 """
 
@@ -13,10 +13,10 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer
-from ottla.coordinator.transactions.outcome import Result
-from ottla.coordinator.transactions.transaction import Partition
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
+from ottla.coordinator.transactions.result import TransactionResult
+from ottla.coordinator.transactions.transaction import TopicPartition
 from ottla.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -31,15 +31,15 @@ from ottla.wire.messages.add_partitions_to_txn import (
 FENCED_FROM: Final = 2
 BATCHED_FROM: Final = 4
 
-Codes = dict[Partition, ErrorCode]
+ErrorsByPartition = dict[TopicPartition, ErrorCode]
 
 
 def handle(
-    ctx: Context, request: AddPartitionsToTxnRequest
+    ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    asked = request.transactions
+    requested = request.transactions
     if ctx.version < BATCHED_FROM:
-        asked = [
+        requested = [
             AddPartitionsToTxnTransaction(
                 request.v3_and_below_transactional_id,
                 request.v3_and_below_producer_id,
@@ -48,30 +48,30 @@ def handle(
                 request.v3_and_below_topics,
             )
         ]
-    answers = [_add(ctx, transaction) for transaction in asked]
+    answers = [_add(ctx, transaction) for transaction in requested]
     if any(isinstance(answer, asyncio.Future) for answer in answers):
-        return _respond_later(ctx, asked, answers)
-    return _response(ctx, asked, [answer for answer in answers if isinstance(answer, dict)])
+        return _respond_later(ctx, requested, answers)
+    return _response(ctx, requested, [answer for answer in answers if isinstance(answer, dict)])
 
 
 async def _respond_later(
-    ctx: Context,
-    asked: list[AddPartitionsToTxnTransaction],
-    answers: list[Codes | asyncio.Future[Result]],
+    ctx: RequestContext,
+    requested: list[AddPartitionsToTxnTransaction],
+    answers: list[ErrorsByPartition | asyncio.Future[TransactionResult]],
 ) -> AddPartitionsToTxnResponse:
-    """Once every transaction's partitions are stored."""
-    codes: list[Codes] = []
-    for transaction, answer in zip(asked, answers, strict=True):
+    """Answer once the partitions of every transaction are stored."""
+    codes: list[ErrorsByPartition] = []
+    for transaction, answer in zip(requested, answers, strict=True):
         if isinstance(answer, asyncio.Future):
             result = await answer
             answer = dict.fromkeys(_partitions(transaction), result.code)
         codes.append(answer)
-    return _response(ctx, asked, codes)
+    return _response(ctx, requested, codes)
 
 
 def _add(
-    ctx: Context, transaction: AddPartitionsToTxnTransaction
-) -> Codes | asyncio.Future[Result]:
+    ctx: RequestContext, transaction: AddPartitionsToTxnTransaction
+) -> ErrorsByPartition | asyncio.Future[TransactionResult]:
     partitions = _partitions(transaction)
     refused = _missing(ctx, partitions)
     if refused:
@@ -84,7 +84,7 @@ def _add(
             producer_id=transaction.producer_id,
             epoch=transaction.producer_epoch,
         )
-    answer = Answer[Result]()
+    answer = Promise[TransactionResult]()
     outcome = transactions.coordinator.add_partitions(
         transaction.transactional_id,
         partitions,
@@ -96,15 +96,17 @@ def _add(
     )
     transactions.carry_out(outcome, ctx.now_ms)
     result = answer.result()
-    return dict.fromkeys(partitions, result.code) if isinstance(result, Result) else result
+    return (
+        dict.fromkeys(partitions, result.code) if isinstance(result, TransactionResult) else result
+    )
 
 
-def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[Partition]:
+def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
     return [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
 
 
-def _missing(ctx: Context, partitions: list[Partition]) -> Codes:
-    """What each is told if one of them does not exist; else nothing."""
+def _missing(ctx: RequestContext, partitions: list[TopicPartition]) -> ErrorsByPartition:
+    """The error of each partition if one of them does not exist; else empty."""
     topics = ctx.broker.image.topics
 
     def exists(topic: str, index: int) -> bool:
@@ -112,22 +114,25 @@ def _missing(ctx: Context, partitions: list[Partition]) -> Codes:
         return known is not None and 0 <= index < len(known.partitions)
 
     codes = {
-        each: ErrorCode.OPERATION_NOT_ATTEMPTED
-        if exists(*each)
+        partition: ErrorCode.OPERATION_NOT_ATTEMPTED
+        if exists(*partition)
         else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for each in partitions
+        for partition in partitions
     }
     return codes if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes.values() else {}
 
 
 def _response(
-    ctx: Context, asked: list[AddPartitionsToTxnTransaction], codes: list[Codes]
+    ctx: RequestContext,
+    requested: list[AddPartitionsToTxnTransaction],
+    codes: list[ErrorsByPartition],
 ) -> AddPartitionsToTxnResponse:
     results = [
         AddPartitionsToTxnResult(
-            transaction.transactional_id, [_topic(ctx, topic, each) for topic in transaction.topics]
+            transaction.transactional_id,
+            [_topic(ctx, topic, errors) for topic in transaction.topics],
         )
-        for transaction, each in zip(asked, codes, strict=True)
+        for transaction, errors in zip(requested, codes, strict=True)
     ]
     if ctx.version < BATCHED_FROM:
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
@@ -135,7 +140,7 @@ def _response(
 
 
 def _topic(
-    ctx: Context, topic: AddPartitionsToTxnTopic, codes: Codes
+    ctx: RequestContext, topic: AddPartitionsToTxnTopic, codes: ErrorsByPartition
 ) -> AddPartitionsToTxnTopicResult:
     results = []
     for index in topic.partitions:

@@ -1,7 +1,7 @@
 """AlterClientQuotas (key 49), v0 to v1 (KIP-546).
 
-Sets and removes quotas of users, client ids, pairs of both, and addresses. Each entity succeeds or
-fails by itself; what succeeded holds when the response is sent.
+Sets and removes quotas of users, client ids, pairs of both, and IP addresses. Each entity succeeds
+or fails by itself; the changes that succeed are in force when the response is sent.
 """
 
 from __future__ import annotations
@@ -10,8 +10,15 @@ import asyncio
 import ipaddress
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.quota_entities import IP, Alteration, altered, check_entity, duplicate, entity_of
+from ottla.broker.quota_entities import (
+    IP,
+    QuotaAlteration,
+    altered_quotas,
+    check_entity,
+    duplicate_entity,
+    quota_entity_of,
+)
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image import QuotaEntity
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_client_quotas import (
@@ -22,16 +29,20 @@ from ottla.wire.messages.alter_client_quotas import (
 )
 
 
-def handle(ctx: Context, request: AlterClientQuotasRequest) -> Awaitable[AlterClientQuotasResponse]:
+def handle(
+    ctx: RequestContext, request: AlterClientQuotasRequest
+) -> Awaitable[AlterClientQuotasResponse]:
     return _alter(ctx, request)
 
 
-async def _alter(ctx: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+async def _alter(
+    ctx: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
     results: dict[QuotaEntity, KafkaError | None] = {}
-    wishes: dict[QuotaEntity, list[Alteration]] = {}
+    alterations: dict[QuotaEntity, list[QuotaAlteration]] = {}
     repeated = set()
     for entry in request.entries:
-        entity = entity_of((each.entity_type, each.entity_name) for each in entry.entity)
+        entity = quota_entity_of((part.entity_type, part.entity_name) for part in entry.entity)
         if entity in results:
             repeated.add(entity)
             continue
@@ -41,16 +52,16 @@ async def _alter(ctx: Context, request: AlterClientQuotasRequest) -> AlterClient
         except KafkaError as error:
             results[entity] = error
         else:
-            wishes[entity] = [(each.key, each.value, each.remove) for each in entry.ops]
+            alterations[entity] = [(op.key, op.value, op.remove) for op in entry.ops]
     try:
         results |= await ctx.broker.settings.alter_quotas(
-            wishes,
-            lambda entity, present: altered(entity, present, wishes[entity]),
+            alterations,
+            lambda entity, present: altered_quotas(entity, present, alterations[entity]),
             validate_only=request.validate_only,
         )
     except KafkaError as error:
-        results |= dict.fromkeys(wishes, error)
-    results |= {entity: duplicate(entity) for entity in repeated}
+        results |= dict.fromkeys(alterations, error)
+    results |= {entity: duplicate_entity(entity) for entity in repeated}
     return AlterClientQuotasResponse(
         entries=[_result(entity, failure) for entity, failure in results.items()]
     )

@@ -1,7 +1,7 @@
-"""AlterConfigs (key 33), v0 to v2.
+"""AlterConfigs (key 33), v0 to v2 (KIP-133).
 
-Replaces all configs that are set for a resource: what is not named is unset. Deprecated in
-favour of IncrementalAlterConfigs, and still what older clients send.
+Replaces all configs of a resource: those that the request does not name are unset. Deprecated in
+favour of IncrementalAlterConfigs, but older clients still send it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Mapping
 
-from ottla.broker.config_changes import Operation, alter, check_alterations, table_of
-from ottla.broker.context import Context
+from ottla.broker.config_alteration import (
+    AlterConfigOp,
+    alter_config,
+    check_alterations,
+    definitions_of,
+)
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -20,12 +25,14 @@ from ottla.wire.messages.alter_configs import (
 )
 
 
-def handle(ctx: Context, request: AlterConfigsRequest) -> Awaitable[AlterConfigsResponse]:
+def handle(ctx: RequestContext, request: AlterConfigsRequest) -> Awaitable[AlterConfigsResponse]:
     return _alter(ctx, request)
 
 
-async def _alter(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+async def _alter(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    times = Counter(
+        (resource.resource_type, resource.resource_name) for resource in request.resources
+    )
     responses = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -42,15 +49,19 @@ async def _alter(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResp
     return AlterConfigsResponse(responses=responses)
 
 
-async def _alter_one(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:
-    table_of(resource.resource_type)  # refuses loggers, which this API never knew
-    check_alterations([(each.name, Operation.SET, each.value) for each in resource.configs])
-    values = {each.name: each.value or "" for each in resource.configs}
+async def _alter_one(
+    ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool
+) -> None:
+    definitions_of(resource.resource_type)  # refuses loggers, which this API never supported
+    check_alterations(
+        [(config.name, AlterConfigOp.SET, config.value) for config in resource.configs]
+    )
+    values = {config.name: config.value or "" for config in resource.configs}
 
     def replace(present: Mapping[str, str]) -> Mapping[str, str]:
         return values
 
-    await alter(
+    await alter_config(
         ctx.broker,
         resource.resource_type,
         resource.resource_name,

@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (key 45), v0 to v1 (KIP-455).
 
-Begins, changes or (with null replicas) cancels the move of partitions to other brokers. The answer
-comes when that is decided; the move itself takes as long as the new replicas need to catch up, see
-ListPartitionReassignments.
+Starts, changes or (with null replicas) cancels the reassignment of partitions to other brokers. The
+response is sent when the change is stored; the reassignment itself lasts until the new replicas
+have caught up (see ListPartitionReassignments).
 
 v1  the replication factor can be kept (KIP-860)
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.forwarding import by_controller
-from ottla.cluster.decisions_reassignment import Target
-from ottla.cluster.image import Image
+from ottla.broker.forwarding import forward_to_controller
+from ottla.broker.request_context import RequestContext
+from ottla.cluster.image import MetadataImage
+from ottla.cluster.reassignments import TargetReplicas
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.alter_partition_reassignments import (
@@ -26,19 +26,19 @@ from ottla.wire.messages.alter_partition_reassignments import (
 
 
 def handle(
-    ctx: Context, request: AlterPartitionReassignmentsRequest
+    ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Awaitable[AlterPartitionReassignmentsResponse]:
     targets = _targets(request)
 
-    def seen(image: Image, response: AlterPartitionReassignmentsResponse) -> bool:
+    def seen(image: MetadataImage, response: AlterPartitionReassignmentsResponse) -> bool:
         return all(
-            _is_under_way(image, topic.name, each.partition_index, targets)
+            _is_applied(image, topic.name, partition.partition_index, targets)
             for topic in response.responses
-            for each in topic.partitions
-            if not each.error_code
+            for partition in topic.partitions
+            if not partition.error_code
         )
 
-    return by_controller(
+    return forward_to_controller(
         ctx,
         request,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -50,15 +50,15 @@ def handle(
 
 
 def _refused(
-    ctx: Context, request: AlterPartitionReassignmentsRequest, error: KafkaError
+    ctx: RequestContext, request: AlterPartitionReassignmentsRequest, error: KafkaError
 ) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         error_code=error.code, error_message=error.message or None
     )
 
 
-def _is_under_way(
-    image: Image, name: str, index: int, targets: dict[str, dict[int, Target]]
+def _is_applied(
+    image: MetadataImage, name: str, index: int, targets: dict[str, dict[int, TargetReplicas]]
 ) -> bool:
     topic = image.topics.get(name)
     if topic is None:
@@ -69,7 +69,7 @@ def _is_under_way(
 
 
 async def _alter(
-    ctx: Context, request: AlterPartitionReassignmentsRequest
+    ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     results = await ctx.broker.controller.reassign(
         _targets(request),
@@ -89,9 +89,9 @@ async def _alter(
     )
 
 
-def _targets(request: AlterPartitionReassignmentsRequest) -> dict[str, dict[int, Target]]:
-    targets: dict[str, dict[int, Target]] = {}
+def _targets(request: AlterPartitionReassignmentsRequest) -> dict[str, dict[int, TargetReplicas]]:
+    targets: dict[str, dict[int, TargetReplicas]] = {}
     for topic in request.topics:
         wanted = targets.setdefault(topic.name, {})
-        wanted |= {each.partition_index: each.replicas for each in topic.partitions}
+        wanted |= {partition.partition_index: partition.replicas for partition in topic.partitions}
     return targets

@@ -1,13 +1,13 @@
 """AlterReplicaLogDirs (key 34), v1 to v2 (KIP-113).
 
-A replica that lies where it is wanted is answered with NONE, one that is not here (yet) with
-REPLICA_NOT_AVAILABLE: that is what a reassignment with log directories waits for. Moves between two
-directories of one broker are not made, and refused with INVALID_REQUEST.
+Returns NONE for a replica that is already in the requested directory, and REPLICA_NOT_AVAILABLE for
+one that this broker does not have (yet); tools that reassign partitions to log directories retry on
+that. Moving a replica between two directories of one broker is not supported: INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -17,7 +17,7 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+def handle(ctx: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -29,8 +29,8 @@ def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLog
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def _move(ctx: Context, path: str, topic: str, index: int) -> ErrorCode:
-    directory = next((each for each in ctx.broker.store.dirs if each.path == path), None)
+def _move(ctx: RequestContext, path: str, topic: str, index: int) -> ErrorCode:
+    directory = next((log_dir for log_dir in ctx.broker.store.dirs if log_dir.path == path), None)
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if directory.offline:

@@ -1,8 +1,8 @@
 """AlterShareGroupOffsets (key 91), v0 (KIP-932).
 
-Sets where a share group begins to read, as long as it has no members; a group that nobody knows
-comes to be. What was known of records in those partitions is forgotten; a leader that does not
-know of it yet is fenced.
+Sets the start offsets of a share group that has no members; a group that does not exist is created.
+The states of records in those partitions are discarded. The state epoch is raised, which fences a
+leader that still holds the old state.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, all_of
-from ottla.broker.share_group_changes import record, refuse
-from ottla.broker.share_states import Found
-from ottla.broker.shares import Refusal
-from ottla.coordinator.share.coordination import alterable_share_group
+from ottla.broker.promise import Promise, all_of
+from ottla.broker.request_context import RequestContext
+from ottla.broker.share.coordinator_service import StateResult
+from ottla.broker.share.group_changes import record_group_change, set_error
+from ottla.broker.share.partitions import Refusal
 from ottla.coordinator.share.group import ShareGroup
-from ottla.coordinator.share.keys import StatePartitions
-from ottla.coordinator.share.records import STATE_TOPIC, StateKey
+from ottla.coordinator.share.group_records import StatePartitions
+from ottla.coordinator.share.group_requests import alterable_share_group
+from ottla.coordinator.share.state_records import STATE_TOPIC, SharePartitionKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -30,7 +30,7 @@ from ottla.wire.messages.alter_share_group_offsets import (
 
 
 def handle(
-    ctx: Context, request: AlterShareGroupOffsetsRequest
+    ctx: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse | Awaitable[AlterShareGroupOffsetsResponse]:
     if STATE_TOPIC not in ctx.broker.image.topics:
         return _create_and_answer(ctx, request)
@@ -38,9 +38,9 @@ def handle(
 
 
 async def _create_and_answer(
-    ctx: Context, request: AlterShareGroupOffsetsRequest
+    ctx: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    """The first that anybody wants of share groups: their states need a topic."""
+    """Create the topic for share group states first: no share group has been used yet."""
     try:
         await ctx.broker.auto_create(STATE_TOPIC)
     except KafkaError as error:
@@ -51,7 +51,7 @@ async def _create_and_answer(
 
 
 def _answer(
-    ctx: Context, request: AlterShareGroupOffsetsRequest
+    ctx: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse | Awaitable[AlterShareGroupOffsetsResponse]:
     groups = ctx.broker.groups
     try:
@@ -61,33 +61,35 @@ def _answer(
             error_code=error.code, error_message=error.message or None
         )
     response = AlterShareGroupOffsetsResponse()
-    set_: list[Answer[Refusal]] = []
+    changes: list[Promise[Refusal]] = []
     for topic in request.topics:
-        response.responses.append(_alter(ctx, group, topic, set_))
-    answer = Answer[AlterShareGroupOffsetsResponse]()
-    all_of(set_).when(lambda _: _record(ctx, group, response, answer))
+        response.responses.append(_alter(ctx, group, topic, changes))
+    answer = Promise[AlterShareGroupOffsetsResponse]()
+    all_of(changes).then(lambda _: _record(ctx, group, response, answer))
     return answer.result()
 
 
 def _record(
-    ctx: Context,
+    ctx: RequestContext,
     group: ShareGroup,
     response: AlterShareGroupOffsetsResponse,
-    answer: Answer[AlterShareGroupOffsetsResponse],
+    answer: Promise[AlterShareGroupOffsetsResponse],
 ) -> None:
-    """The group remembers of which partitions there are states."""
+    """Record in the group which partitions have a state."""
     made = {}
     for topic in response.responses:
-        done = [each.partition_index for each in topic.partitions if not each.error_code]
+        done = [
+            partition.partition_index for partition in topic.partitions if not partition.error_code
+        ]
         if done:
             made[topic.topic_id] = StatePartitions(topic.topic_name, tuple(done))
     if not made:
-        answer.give(response)
+        answer.resolve(response)
         return
-    record(
+    record_group_change(
         ctx,
         group,
-        lambda turn: group.initialize(made, turn),
+        lambda event: group.initialize(made, event),
         answer,
         response=response,
         refused=lambda code: AlterShareGroupOffsetsResponse(error_code=code),
@@ -95,16 +97,16 @@ def _record(
 
 
 def _alter(
-    ctx: Context,
+    ctx: RequestContext,
     group: ShareGroup,
-    asked: AlterShareGroupOffsetsRequestTopic,
-    set_: list[Answer[Refusal]],
+    requested: AlterShareGroupOffsetsRequestTopic,
+    changes: list[Promise[Refusal]],
 ) -> AlterShareGroupOffsetsResponseTopic:
-    topic = ctx.broker.image.topics.get(asked.topic_name)
-    answered = AlterShareGroupOffsetsResponseTopic(topic_name=asked.topic_name)
+    topic = ctx.broker.image.topics.get(requested.topic_name)
+    answered = AlterShareGroupOffsetsResponseTopic(topic_name=requested.topic_name)
     if topic is not None:
         answered.topic_id = topic.id
-    for partition in asked.partitions:
+    for partition in requested.partitions:
         index = partition.partition_index
         answer = AlterShareGroupOffsetsResponsePartition(partition_index=index)
         answered.partitions.append(answer)
@@ -112,29 +114,31 @@ def _alter(
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             answer.error_message = "This server does not host this topic-partition."
             continue
-        key = StateKey(group.group_id, topic.id, index)
-        done = _set(ctx, group, key, partition.start_offset)
-        done.when(partial(refuse, answer))
-        set_.append(done)
+        key = SharePartitionKey(group.group_id, topic.id, index)
+        done = _set_start_offset(ctx, group, key, partition.start_offset)
+        done.then(partial(set_error, answer))
+        changes.append(done)
     return answered
 
 
-def _set(ctx: Context, group: ShareGroup, key: StateKey, start_offset: int) -> Answer[Refusal]:
-    shares, done = ctx.broker.shares, Answer[Refusal]()
+def _set_start_offset(
+    ctx: RequestContext, group: ShareGroup, key: SharePartitionKey, start_offset: int
+) -> Promise[Refusal]:
+    shares, done = ctx.broker.shares, Promise[Refusal]()
 
-    def initialized(found: Found) -> None:
+    def initialized(found: StateResult) -> None:
         if not isinstance(found, KafkaError):
             shares.forget(key)
-        done.give(found if isinstance(found, KafkaError) else None)
+        done.resolve(found if isinstance(found, KafkaError) else None)
 
-    def known(found: Found) -> None:
+    def known(found: StateResult) -> None:
         if isinstance(found, KafkaError):
-            done.give(found)
+            done.resolve(found)
             return
         state_epoch = max(found.state_epoch + 1, group.epoch)
         shares.persister.initialize(
             key, state_epoch=state_epoch, start_offset=start_offset, now_ms=ctx.now_ms
-        ).when(initialized)
+        ).then(initialized)
 
-    shares.persister.summary(key, ctx.now_ms).when(known)
+    shares.persister.summary(key, ctx.now_ms).then(known)
     return done

@@ -1,7 +1,7 @@
 """ApiVersions (key 18), v0 to v5.
 
-Says which APIs are served, in which versions. A client that asks in a version we do not know gets
-UNSUPPORTED_VERSION in a v0 body and asks again (KIP-511).
+Lists the APIs that this broker serves, with their versions. A request in an unknown version is
+answered with UNSUPPORTED_VERSION in a v0 body, so that the client can ask again (KIP-511).
 
 v3  client software name and version (KIP-511)     v4  features whose lowest version is 0
 v5  the cluster and node that the client expects (KIP-1242)
@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ottla.broker.context import Context
 from ottla.broker.dispatch import SERVED
 from ottla.broker.features import FEATURES, Feature, finalized
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import (
@@ -27,15 +27,15 @@ from ottla.wire.messages.api_versions import (
 
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-# librdkafka before 2.6 takes a broker that does not list Produce v0 for one without
-# compression (KAFKA-18659): listed from v0, although v0 to v2 are refused.
+# librdkafka before 2.6 disables compression if a broker does not list Produce v0 (KAFKA-18659):
+# Produce is listed from v0, although v0 to v2 are refused.
 PRODUCE_LISTED_FROM: Final = 0
-# Kafka shows these if it has a plug-in for clients' metrics, we if there is a subscription to them.
+# Kafka lists these if it has a plug-in for client metrics; we do if there is a subscription.
 TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 BETWEEN_BROKERS: Final[frozenset[int]] = frozenset({ApiKey.ENVELOPE})
 
 
-def handle(ctx: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
+def handle(ctx: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
     if request is None:
         return ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_listed(ApiKey.API_VERSIONS)]
@@ -50,39 +50,39 @@ def handle(ctx: Context, request: ApiVersionsRequest | None) -> ApiVersionsRespo
     return ApiVersionsResponse(
         api_keys=[_listed(key) for key in sorted(SERVED) if key not in _hidden(ctx)],
         supported_features=[
-            SupportedFeatureKey(each.name, _level_min(ctx, each), each.level_max)
-            for each in FEATURES
+            SupportedFeatureKey(feature.name, _level_min(ctx, feature), feature.level_max)
+            for feature in FEATURES
         ],
         finalized_features_epoch=_features_epoch(ctx),
         finalized_features=[
             FinalizedFeatureKey(name, level, level)
             for name, level in finalized(ctx.broker.image).items()
-            if level  # one at 0 is off, and Kafka doesn't list it
+            if level  # a feature at level 0 is off, and Kafka doesn't list it
         ],
     )
 
 
-def _is_meant(ctx: Context, request: ApiVersionsRequest) -> bool:
-    """False if the address belongs to another cluster, or another broker, than the client thinks:
-    it learned the address from a cluster that has moved since (KIP-1242)."""
+def _is_meant(ctx: RequestContext, request: ApiVersionsRequest) -> bool:
+    """False if the client expects another cluster or broker at this address: it learned the
+    address from a cluster that has moved since (KIP-1242)."""
     broker = ctx.broker
     return (request.cluster_id, request.node_id) == (broker.image.cluster_id, broker.node_id)
 
 
-def _features_epoch(ctx: Context) -> int:
-    """Grows with every change; 0 while the levels are those that come with the program."""
+def _features_epoch(ctx: RequestContext) -> int:
+    """Grows with every update; 0 while no level has been set."""
     version = ctx.broker.image.features_version
     return 0 if version is None else version + 1
 
 
-def _level_min(ctx: Context, feature: Feature) -> int:
-    """Clients before v4 choke on a range that begins with 0 (KAFKA-17011)."""
+def _level_min(ctx: RequestContext, feature: Feature) -> int:
+    """Clients before v4 fail on a range that begins with 0 (KAFKA-17011)."""
     return feature.level_min if ctx.version >= 4 else max(feature.level_min, 1)
 
 
-def _hidden(ctx: Context) -> frozenset[int]:
-    """Features that are off. And telemetry: clients that see it ask every few minutes, so they see
-    it when somebody wants an answer."""
+def _hidden(ctx: RequestContext) -> frozenset[int]:
+    """APIs of disabled features. Telemetry is listed only while there is a subscription, because
+    clients that see it ask every few minutes."""
     broker = ctx.broker
     hidden = BETWEEN_BROKERS | broker.disabled_apis
     return hidden if broker.image.client_metrics_configs else hidden | TELEMETRY

@@ -1,17 +1,18 @@
 """ConsumerGroupHeartbeat (key 68), v0 to v1 (KIP-848).
 
-A member of a consumer group joins, says what it subscribes to and what it holds, is told what it
-may own, and leaves. Answered when what it changed is stored; it never waits for other members.
+A member of a consumer group joins, reports its subscription and the partitions that it owns, gets
+its assignment, and leaves. The response is sent when the change is stored; it never waits for other
+members.
 
-v1  clients make their member ids (KIP-1082), subscription by regular expression
+v1  clients generate their member ids (KIP-1082), subscription by regular expression
 """
 
 from __future__ import annotations
 
 from asyncio import Future
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -19,14 +20,14 @@ from ottla.wire.messages.consumer_group_heartbeat import (
 
 
 def handle(
-    ctx: Context, request: ConsumerGroupHeartbeatRequest
+    ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]:
-    groups, answer = ctx.broker.groups, Answer[ConsumerGroupHeartbeatResponse]()
+    groups, answer = ctx.broker.groups, Promise[ConsumerGroupHeartbeatResponse]()
     outcome = groups.coordinator.consumer_group_heartbeat(
         request,
         version=ctx.version,
         client_id=ctx.client_id or "",
-        client_host=f"/{ctx.session.client_host}",  # as Java writes an address without a name
+        client_host=f"/{ctx.session.client_host}",  # as Java prints an address without a host name
         token=answer,
         now_ms=ctx.now_ms,
     )

@@ -1,7 +1,7 @@
 """CreatePartitions (key 37), v0 to v3.
 
-Lets topics grow. New partitions are led and visible when the response is sent; records with keys go
-to other partitions from then on, which is the client's business.
+Adds partitions to topics. The new partitions have leaders and are visible when the response is
+sent. From then on producers send keyed records to other partitions than before.
 
 v3  throttling quota (KIP-599)
 """
@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
-from ottla.broker.context import Context
-from ottla.broker.forwarding import by_controller
-from ottla.broker.quotas import MutationCharge
-from ottla.cluster.image import Image
+from ottla.broker.forwarding import forward_to_controller
+from ottla.broker.quota_charges import MutationQuotaCharge
+from ottla.broker.request_context import RequestContext
+from ottla.cluster.image import MetadataImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_partitions import (
@@ -27,17 +27,19 @@ from ottla.wire.messages.create_partitions import (
 STRICT_FROM: Final = 3
 
 
-def handle(ctx: Context, request: CreatePartitionsRequest) -> Awaitable[CreatePartitionsResponse]:
+def handle(
+    ctx: RequestContext, request: CreatePartitionsRequest
+) -> Awaitable[CreatePartitionsResponse]:
     counts = {topic.name: topic.count for topic in request.topics}
 
-    def seen(image: Image, response: CreatePartitionsResponse) -> bool:
-        done = [each.name for each in response.results if not each.error_code]
+    def seen(image: MetadataImage, response: CreatePartitionsResponse) -> bool:
+        done = [result.name for result in response.results if not result.error_code]
         return request.validate_only or all(
             name not in image.topics or len(image.topics[name].partitions) >= counts[name]
             for name in done
         )
 
-    return by_controller(
+    return forward_to_controller(
         ctx,
         request,
         ApiKey.CREATE_PARTITIONS,
@@ -49,13 +51,15 @@ def handle(ctx: Context, request: CreatePartitionsRequest) -> Awaitable[CreatePa
 
 
 def _refused(
-    ctx: Context, request: CreatePartitionsRequest, error: KafkaError
+    ctx: RequestContext, request: CreatePartitionsRequest, error: KafkaError
 ) -> CreatePartitionsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
     return CreatePartitionsResponse(results=[_result(name, error) for name in names])
 
 
-async def _create(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def _create(
+    ctx: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results: dict[str, KafkaError | None] = {
@@ -68,7 +72,7 @@ async def _create(ctx: Context, request: CreatePartitionsRequest) -> CreateParti
             if topic.assignments is not None:
                 replicas = [assignment.broker_ids for assignment in topic.assignments]
             counts[topic.name] = (topic.count, replicas)
-    charge = MutationCharge(ctx, strict_from=STRICT_FROM)
+    charge = MutationQuotaCharge(ctx, strict_from=STRICT_FROM)
     results |= await ctx.broker.controller.create_partitions(
         counts, validate_only=request.validate_only, charge=charge
     )

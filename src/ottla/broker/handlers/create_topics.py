@@ -1,7 +1,7 @@
 """CreateTopics (key 19), v2 to v7.
 
-Each topic of a request succeeds or fails by itself; those that succeed are on disk, led and
-visible when the response is sent. -1 partitions or replicas means the broker's default.
+Each topic of a request succeeds or fails by itself; those that succeed are stored, have leaders and
+are visible when the response is sent. -1 partitions or replicas means the broker's default.
 
 v4  -1 means the default       v5  configs of the new topic (KIP-525)
 v6  throttling quota (KIP-599) v7  topic ids (KIP-516)
@@ -14,12 +14,12 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.auth.acls import AclOperation, AclResource
-from ottla.broker.context import Context
-from ottla.broker.forwarding import by_controller
-from ottla.broker.quotas import MutationCharge
-from ottla.broker.topic_configs import topic_entries
-from ottla.cluster.decisions import NewTopic
-from ottla.cluster.image import Image, Topic
+from ottla.broker.forwarding import forward_to_controller
+from ottla.broker.quota_charges import MutationQuotaCharge
+from ottla.broker.request_context import RequestContext
+from ottla.broker.topic_configs import topic_config_entries
+from ottla.cluster.image import MetadataImage, TopicImage
+from ottla.cluster.topics import TopicSpec
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_topics import (
@@ -33,13 +33,13 @@ from ottla.wire.messages.create_topics import (
 STRICT_FROM: Final = 6
 
 
-def handle(ctx: Context, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
-    def seen(image: Image, response: CreateTopicsResponse) -> bool:
+def handle(ctx: RequestContext, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
+    def seen(image: MetadataImage, response: CreateTopicsResponse) -> bool:
         return request.validate_only or all(
-            each.name in image.topics for each in response.topics if not each.error_code
+            topic.name in image.topics for topic in response.topics if not topic.error_code
         )
 
-    return by_controller(
+    return forward_to_controller(
         ctx,
         request,
         ApiKey.CREATE_TOPICS,
@@ -50,27 +50,29 @@ def handle(ctx: Context, request: CreateTopicsRequest) -> Awaitable[CreateTopics
     )
 
 
-def _refused(ctx: Context, request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+def _refused(
+    ctx: RequestContext, request: CreateTopicsRequest, error: KafkaError
+) -> CreateTopicsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
     return CreateTopicsResponse(
         topics=[_result(ctx, name, error, request.validate_only) for name in names]
     )
 
 
-async def _create(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    results: dict[str, Topic | KafkaError] = {}
-    wishes = []
+async def _create(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    results: dict[str, TopicImage | KafkaError] = {}
+    specs = []
     times = Counter(topic.name for topic in request.topics)
     for topic in request.topics:
         try:
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            wishes.append(_wish(topic))
+            specs.append(_topic_spec(topic))
         except KafkaError as error:
             results[topic.name] = error
-    charge = MutationCharge(ctx, strict_from=STRICT_FROM)
+    charge = MutationQuotaCharge(ctx, strict_from=STRICT_FROM)
     results |= await ctx.broker.controller.create_topics(
-        wishes, validate_only=request.validate_only, charge=charge
+        specs, validate_only=request.validate_only, charge=charge
     )
     await ctx.broker.caught_up()
     return CreateTopicsResponse(
@@ -79,16 +81,16 @@ async def _create(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsRes
     )
 
 
-def _wish(topic: CreatableTopic) -> NewTopic:
-    assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
+def _topic_spec(topic: CreatableTopic) -> TopicSpec:
+    assignment = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
     if len(assignment) != len(topic.assignments):
-        times = Counter(each.partition_index for each in topic.assignments)
+        times = Counter(entry.partition_index for entry in topic.assignments)
         twice = next(index for index, count in times.items() if count > 1)
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Found multiple manual partition assignments for partition {twice}",
         )
-    return NewTopic(
+    return TopicSpec(
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
@@ -98,10 +100,10 @@ def _wish(topic: CreatableTopic) -> NewTopic:
 
 
 def _result(
-    ctx: Context, name: str, result: Topic | KafkaError, validate_only: bool
+    ctx: RequestContext, name: str, result: TopicImage | KafkaError, validate_only: bool
 ) -> CreatableTopicResult:
     if isinstance(result, KafkaError):
-        # The Java client wants an array of configs even here (KIP-525), so an empty one.
+        # The Java client requires an array of configs even here (KIP-525), so an empty one.
         return CreatableTopicResult(
             name=name,
             error_code=result.code,
@@ -120,13 +122,13 @@ def _result(
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in topic_entries(ctx.broker.config, result.configs)
+            for entry in topic_config_entries(ctx.broker.config, result.configs)
         ],
     )
     if not ctx.may(AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, name):
         described.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         described.num_partitions = described.replication_factor = -1
         described.configs = []
-    if not validate_only:  # what was only tried has no id by which it could be found
+    if not validate_only:  # a topic that was only validated has no id
         described.topic_id = result.id
     return described

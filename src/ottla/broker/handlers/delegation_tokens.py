@@ -1,8 +1,8 @@
 """CreateDelegationToken (key 38, v1 to v3), RenewDelegationToken (key 39, v1 to v2),
 ExpireDelegationToken (key 40, v1 to v2) and DescribeDelegationToken (key 41, v1 to v3) (KIP-48).
 
-Only a client that has authenticated itself may ask, and not by a token. A token may be renewed and
-expired by its owner, by who asked for it, and by its renewers.
+Creates, renews, expires and lists delegation tokens. The client must be authenticated, but not by a
+token. The owner of a token, its requester and its renewers may renew and expire it.
 
 v3  tokens for another owner (KIP-373)
 """
@@ -17,7 +17,7 @@ from dataclasses import replace
 from ottla.auth.acls import AclOperation, AclResource
 from ottla.auth.principal import ANONYMOUS, USER_TYPE, Principal
 from ottla.auth.tokens import DelegationToken, token_hmac
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.layout import encode_uuid
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.create_delegation_token import (
@@ -53,7 +53,7 @@ Response = (
 )
 
 
-def handle(ctx: Context, request: Request) -> Response | Awaitable[Response]:
+def handle(ctx: RequestContext, request: Request) -> Response | Awaitable[Response]:
     match request:
         case CreateDelegationTokenRequest():
             return _create(ctx, request)
@@ -65,7 +65,7 @@ def handle(ctx: Context, request: Request) -> Response | Awaitable[Response]:
 
 
 async def _create(
-    ctx: Context, request: CreateDelegationTokenRequest
+    ctx: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     requester = ctx.session.principal
     owner = requester
@@ -86,11 +86,12 @@ async def _create(
             AclOperation.CREATE_TOKENS, AclResource.USER, str(owner)
         ):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-        if any(each.principal_type != USER_TYPE for each in request.renewers):
+        if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
             raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
         secret = _secret(ctx)
         renewers = tuple(
-            Principal(each.principal_type, each.principal_name) for each in request.renewers
+            Principal(renewer.principal_type, renewer.principal_name)
+            for renewer in request.renewers
         )
         token = _new(ctx, owner, renewers, request.max_lifetime)
         await ctx.broker.settings.alter_token(token.id, lambda present: token)
@@ -106,7 +107,7 @@ async def _create(
 
 
 def _new(
-    ctx: Context, owner: Principal, renewers: tuple[Principal, ...], lifetime_ms: int
+    ctx: RequestContext, owner: Principal, renewers: tuple[Principal, ...], lifetime_ms: int
 ) -> DelegationToken:
     config = ctx.broker.config
     longest_ms = config.delegation_token_max_lifetime_ms
@@ -123,7 +124,7 @@ def _new(
 
 
 async def _renew(
-    ctx: Context, request: RenewDelegationTokenRequest
+    ctx: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     period_ms = request.renew_period
     if period_ms < 0:
@@ -133,15 +134,17 @@ async def _renew(
 
 
 async def _expire(
-    ctx: Context, request: ExpireDelegationTokenRequest
+    ctx: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     period_ms = request.expiry_time_period
     code, expires_ms = await _altered(ctx, request.hmac, None if period_ms < 0 else period_ms)
     return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp=expires_ms)
 
 
-async def _altered(ctx: Context, wanted: bytes, period_ms: int | None) -> tuple[ErrorCode, int]:
-    """Let a token end so much later than now, or at once (None); (code, its end)."""
+async def _altered(
+    ctx: RequestContext, wanted: bytes, period_ms: int | None
+) -> tuple[ErrorCode, int]:
+    """Let a token expire `period_ms` from now, or at once (None): (error code, expiry time)."""
     now_ms = ctx.now_ms
 
     def change(token: DelegationToken | None) -> DelegationToken | None:
@@ -164,7 +167,7 @@ async def _altered(ctx: Context, wanted: bytes, period_ms: int | None) -> tuple[
     return ErrorCode.NONE, now_ms if token is None else token.expires_ms
 
 
-def _find(ctx: Context, secret: str, wanted: bytes) -> str:
+def _find(ctx: RequestContext, secret: str, wanted: bytes) -> str:
     for token_id in ctx.broker.image.tokens:
         if hmac.compare_digest(token_hmac(secret, token_id), wanted):
             return token_id
@@ -172,7 +175,7 @@ def _find(ctx: Context, secret: str, wanted: bytes) -> str:
 
 
 def _describe(
-    ctx: Context, request: DescribeDelegationTokenRequest
+    ctx: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     try:
         _check_client(ctx)
@@ -181,7 +184,7 @@ def _describe(
         return DescribeDelegationTokenResponse(error_code=error.code)
     owners = None
     if request.owners is not None:
-        owners = [Principal(each.principal_type, each.principal_name) for each in request.owners]
+        owners = [Principal(owner.principal_type, owner.principal_name) for owner in request.owners]
     tokens = [stored.token for stored in ctx.broker.image.tokens.values()]
     return DescribeDelegationTokenResponse(
         tokens=[
@@ -192,11 +195,11 @@ def _describe(
     )
 
 
-def _may_see(ctx: Context, token: DelegationToken) -> bool:
+def _may_see(ctx: RequestContext, token: DelegationToken) -> bool:
     if token.managed_by(ctx.session.principal):
         return True
     if ctx.rights is None:
-        return False  # without an authorizer tokens are still their owners' own
+        return False  # without an authorizer, tokens are still visible to their owners only
     describe, tokens = AclOperation.DESCRIBE, AclOperation.DESCRIBE_TOKENS
     return ctx.may(describe, AclResource.DELEGATION_TOKEN, token.id, quiet=True) or ctx.may(
         tokens, AclResource.USER, str(token.owner), quiet=True
@@ -221,8 +224,8 @@ def _described(token: DelegationToken, secret: str) -> DescribedDelegationToken:
     )
 
 
-def _check_client(ctx: Context) -> None:
-    """Tokens are for who has proven a name, by something else than a token."""
+def _check_client(ctx: RequestContext) -> None:
+    """Refuse clients that have not authenticated, or that did so by a token."""
     principal = ctx.session.principal
     protocols = ctx.broker.config.listener_security_protocol_map
     protocol = protocols.get(ctx.session.listener, "PLAINTEXT")
@@ -234,7 +237,7 @@ def _check_client(ctx: Context) -> None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
-def _secret(ctx: Context) -> str:
+def _secret(ctx: RequestContext) -> str:
     secret = ctx.broker.config.delegation_token_secret_key
     if secret is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)

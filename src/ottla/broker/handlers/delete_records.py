@@ -1,8 +1,8 @@
 """DeleteRecords (key 21), v0 to v2 (KIP-107).
 
-Moves the start of partitions up to an offset, or with -1 to the high watermark; answers where each
-begins now, when all replicas that are alive have done the same, or with REQUEST_TIMED_OUT. Records
-of internal topics, and of topics that are only compacted, stay.
+Moves the log start offset of partitions up to an offset, or with -1 to the high watermark. Returns
+the low watermark when all live replicas have followed, else REQUEST_TIMED_OUT. Records of internal
+topics, and of topics that are only compacted, cannot be deleted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from ottla.broker.context import Context
+from ottla.broker.delayed_operation import DelayedOperation
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
@@ -26,79 +27,81 @@ NO_LOW_WATERMARK = -1
 
 
 def handle(
-    ctx: Context, request: DeleteRecordsRequest
+    ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]:
-    waits: list[Wait] = []
+    pending: list[PendingDeletion] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_answer(ctx, topic.name, asked, waits) for asked in topic.partitions],
+                partitions=[
+                    _answer(ctx, topic.name, requested, pending) for requested in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
-    if not waits or request.timeout <= 0:
+    if not pending or request.timeout <= 0:
         return response
-    return Deleting(response, waits).wait(request.timeout)
+    return DelayedDeleteRecords(response, pending, request.timeout).future
 
 
-class Wait(NamedTuple):
-    """Replicas of a partition that have not deleted the same yet."""
+class PendingDeletion(NamedTuple):
+    """A partition whose low watermark has not reached `target` yet."""
 
     partition: Partition
     target: int
     result: DeleteRecordsPartitionResult
 
 
-class Deleting:
-    """A request that waits for followers. They say where their logs begin when they fetch."""
+class DelayedDeleteRecords:
+    """A request that waits for followers, which report their log start offsets as they fetch."""
 
-    def __init__(self, response: DeleteRecordsResponse, waits: list[Wait]) -> None:
+    def __init__(
+        self, response: DeleteRecordsResponse, pending: list[PendingDeletion], timeout_ms: int
+    ) -> None:
         self._response = response
-        self._waits = waits
-        self._parked = [each.partition for each in waits]
+        self._pending = pending
+        self._partitions = [deletion.partition for deletion in pending]
+        self._operation = DelayedOperation(self._try_complete, timeout_ms, on_end=self._unwatch)
+        for partition in self._partitions:
+            partition.waiting.add(self._wake)
 
-    def wait(self, timeout_ms: int) -> asyncio.Future[DeleteRecordsResponse]:
-        loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[DeleteRecordsResponse] = loop.create_future()
-        self._future.add_done_callback(self._leave)
-        self._timer = loop.call_later(timeout_ms / 1000, self._give)
-        for partition in self._parked:
-            partition.waiting.add(self._look)
-        return self._future
+    @property
+    def future(self) -> asyncio.Future[DeleteRecordsResponse]:
+        return self._operation.future
 
-    def _look(self, size: int) -> None:
+    def _wake(self, size: int) -> None:
+        self._operation.look()
+
+    def _try_complete(self, last: bool) -> DeleteRecordsResponse | None:
         left = []
-        for each in self._waits:
-            each.result.low_watermark = each.partition.low_watermark
-            if not each.partition.leads:
-                each.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                each.result.low_watermark = NO_LOW_WATERMARK
-            elif each.result.low_watermark < each.target:
-                left.append(each)
+        for wait in self._pending:
+            wait.result.low_watermark = wait.partition.low_watermark
+            if not wait.partition.leads:
+                wait.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                wait.result.low_watermark = NO_LOW_WATERMARK
+            elif wait.result.low_watermark < wait.target:
+                left.append(wait)
             else:
-                each.result.error_code = ErrorCode.NONE
-        self._waits = left
-        if not left:
-            self._give()
+                wait.result.error_code = ErrorCode.NONE
+        self._pending = left
+        return None if left and not last else self._response
 
-    def _give(self) -> None:
-        if not self._future.done():
-            self._future.set_result(self._response)
-
-    def _leave(self, future: asyncio.Future[DeleteRecordsResponse]) -> None:
-        self._timer.cancel()
-        for partition in self._parked:
-            partition.waiting.discard(self._look)
+    def _unwatch(self) -> None:
+        for partition in self._partitions:
+            partition.waiting.discard(self._wake)
 
 
 def _answer(
-    ctx: Context, topic: str, asked: DeleteRecordsPartition, waits: list[Wait]
+    ctx: RequestContext,
+    topic: str,
+    requested: DeleteRecordsPartition,
+    pending: list[PendingDeletion],
 ) -> DeleteRecordsPartitionResult:
-    index = asked.partition_index
+    index = requested.partition_index
     try:
-        partition, start = _delete(ctx, topic, asked)
+        partition, start = _delete(ctx, topic, requested)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
             partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=error.code
@@ -108,12 +111,14 @@ def _answer(
     )
     if result.low_watermark < start:
         result.error_code = ErrorCode.REQUEST_TIMED_OUT  # until it is known to be done
-        waits.append(Wait(partition, start, result))
+        pending.append(PendingDeletion(partition, start, result))
     return result
 
 
-def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> tuple[Partition, int]:
-    partition = ctx.broker.partitions.leading(topic, asked.partition_index)
+def _delete(
+    ctx: RequestContext, topic: str, requested: DeleteRecordsPartition
+) -> tuple[Partition, int]:
+    partition = ctx.broker.partitions.leading(topic, requested.partition_index)
     if topic in INTERNAL_TOPICS:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
@@ -124,4 +129,4 @@ def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> tuple[Pa
             ErrorCode.POLICY_VIOLATION,
             f"Records of partition {partition} can not be deleted due to the configured policy",
         )
-    return partition, partition.delete_records(asked.offset, ctx.now_ms)
+    return partition, partition.delete_records(requested.offset, ctx.now_ms)

@@ -1,7 +1,7 @@
 """DeleteShareGroupOffsets (key 92), v0 (KIP-932).
 
-A share group without members forgets topics. Should it read them again, it begins where its
-`share.auto.offset.reset` says.
+Deletes the offsets of topics in a share group that has no members. If the group reads such a topic
+again, it starts where `share.auto.offset.reset` says.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, all_of
-from ottla.broker.share_group_changes import record, refuse
-from ottla.broker.shares import Refusal
-from ottla.coordinator.share.coordination import empty_share_group
+from ottla.broker.promise import Promise, all_of
+from ottla.broker.request_context import RequestContext
+from ottla.broker.share.group_changes import record_group_change, set_error
+from ottla.broker.share.partitions import Refusal
 from ottla.coordinator.share.group import ShareGroup
+from ottla.coordinator.share.group_requests import empty_share_group
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -24,7 +24,7 @@ from ottla.wire.messages.delete_share_group_offsets import (
 
 
 def handle(
-    ctx: Context, request: DeleteShareGroupOffsetsRequest
+    ctx: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse | Awaitable[DeleteShareGroupOffsetsResponse]:
     groups = ctx.broker.groups
     try:
@@ -34,26 +34,26 @@ def handle(
             error_code=error.code, error_message=error.message or None
         )
     response = DeleteShareGroupOffsetsResponse()
-    deleted: list[Answer[Refusal]] = []
+    deleted: list[Promise[Refusal]] = []
     for topic in request.topics:
         response.responses.append(_delete(ctx, group, topic.topic_name, deleted))
-    answer = Answer[DeleteShareGroupOffsetsResponse]()
-    all_of(deleted).when(lambda _: _record(ctx, group, response, answer))
+    answer = Promise[DeleteShareGroupOffsetsResponse]()
+    all_of(deleted).then(lambda _: _record(ctx, group, response, answer))
     return answer.result()
 
 
 def _record(
-    ctx: Context,
+    ctx: RequestContext,
     group: ShareGroup,
     response: DeleteShareGroupOffsetsResponse,
-    answer: Answer[DeleteShareGroupOffsetsResponse],
+    answer: Promise[DeleteShareGroupOffsetsResponse],
 ) -> None:
-    """The group forgets the topics of which all states are gone."""
+    """Remove the topics whose states are all deleted from the group."""
     gone = [topic.topic_id for topic in response.responses if not topic.error_code]
-    record(
+    record_group_change(
         ctx,
         group,
-        lambda turn: group.forget(gone, turn),
+        lambda event: group.forget(gone, event),
         answer,
         response=response,
         refused=lambda code: DeleteShareGroupOffsetsResponse(error_code=code),
@@ -61,7 +61,7 @@ def _record(
 
 
 def _delete(
-    ctx: Context, group: ShareGroup, name: str, deleted: list[Answer[Refusal]]
+    ctx: RequestContext, group: ShareGroup, name: str, deleted: list[Promise[Refusal]]
 ) -> DeleteShareGroupOffsetsResponseTopic:
     answer = DeleteShareGroupOffsetsResponseTopic(topic_name=name)
     topic = ctx.broker.image.topics.get(name)
@@ -77,6 +77,6 @@ def _delete(
         return answer
     shares = ctx.broker.shares
     done = shares.delete_states(group.group_id, topic.id, known.partitions, ctx.now_ms)
-    done.when(partial(refuse, answer))
+    done.then(partial(set_error, answer))
     deleted.append(done)
     return answer

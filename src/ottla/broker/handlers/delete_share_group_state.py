@@ -1,17 +1,18 @@
 """DeleteShareGroupState (key 86), v0 (KIP-932).
 
-A group coordinator tells the share coordinator that a share-partition is not read any more.
+A group coordinator asks the share coordinator to delete the state of share-partitions that the
+group no longer reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
-from ottla.broker.share_serving import checked, for_each
-from ottla.broker.share_states import Found
-from ottla.coordinator.share.records import StateKey
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
+from ottla.broker.share.coordinator_requests import authorized_state, serve_coordinator_requests
+from ottla.broker.share.coordinator_service import StateResult
+from ottla.coordinator.share.state_records import SharePartitionKey
 from ottla.errors import KafkaError
 from ottla.wire.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -22,24 +23,25 @@ from ottla.wire.messages.delete_share_group_state import (
 
 
 def handle(
-    ctx: Context, request: DeleteShareGroupStateRequest
+    ctx: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
-    topics = for_each(request.group_id, request.topics, lambda key, _: _delete(ctx, key))
-    return then(
-        topics.result(),
-        lambda results: DeleteShareGroupStateResponse(
-            [DeleteStateResult(*each) for each in results]
-        ),
+    topics = serve_coordinator_requests(
+        request.group_id, request.topics, lambda key, _: _delete(ctx, key)
     )
+    return topics.then(
+        lambda results: DeleteShareGroupStateResponse(
+            [DeleteStateResult(*result) for result in results]
+        )
+    ).result()
 
 
-def _delete(ctx: Context, key: StateKey) -> Answer[PartitionResult]:
+def _delete(ctx: RequestContext, key: SharePartitionKey) -> Promise[PartitionResult]:
     shares = ctx.broker.shares
 
-    def result(found: Found) -> PartitionResult:
+    def result(found: StateResult) -> PartitionResult:
         if isinstance(found, KafkaError):
             return PartitionResult(key.partition, found.code, found.message or None)
         shares.forget(key)
         return PartitionResult(key.partition)
 
-    return checked(ctx, key, lambda: shares.states.delete(key, ctx.now_ms)).map(result)
+    return authorized_state(ctx, key, lambda: shares.states.delete(key, ctx.now_ms)).then(result)

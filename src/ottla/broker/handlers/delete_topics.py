@@ -12,40 +12,40 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.forwarding import by_controller
-from ottla.broker.quotas import MutationCharge
-from ottla.cluster.image import Image
+from ottla.broker.forwarding import forward_to_controller
+from ottla.broker.quota_charges import MutationQuotaCharge
+from ottla.broker.request_context import RequestContext
+from ottla.cluster.image import MetadataImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import ZERO_UUID
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from ottla.wire.primitives import ZERO_UUID
 
 BY_ID_FROM = 6
 DISABLED_CODE_FROM = 3
 STRICT_FROM = 5
 
 
-def handle(ctx: Context, request: DeleteTopicsRequest) -> Awaitable[DeleteTopicsResponse]:
+def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> Awaitable[DeleteTopicsResponse]:
     known = ctx.broker.image.topics
-    asked = _asked(ctx, request)
-    names = [each.name for each in asked if each.name is not None and each.name in known]
-    meant = {*(each.topic_id for each in asked), *(known[name].id for name in names)}
+    requested = _requested(ctx, request)
+    names = [topic.name for topic in requested if topic.name is not None and topic.name in known]
+    topic_ids = {*(topic.topic_id for topic in requested), *(known[name].id for name in names)}
 
-    def seen(image: Image, response: DeleteTopicsResponse) -> bool:
+    def seen(image: MetadataImage, response: DeleteTopicsResponse) -> bool:
         refused = {
             topic.id
-            for each in response.responses
-            if each.error_code and (topic := image.topics.get(each.name or "")) is not None
+            for result in response.responses
+            if result.error_code and (topic := image.topics.get(result.name or "")) is not None
         }
-        return image.names_by_id.keys().isdisjoint(meant - refused)
+        return image.names_by_id.keys().isdisjoint(topic_ids - refused)
 
-    return by_controller(
+    return forward_to_controller(
         ctx,
         request,
         ApiKey.DELETE_TOPICS,
@@ -56,24 +56,26 @@ def handle(ctx: Context, request: DeleteTopicsRequest) -> Awaitable[DeleteTopics
     )
 
 
-def _asked(ctx: Context, request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+def _requested(ctx: RequestContext, request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     if ctx.version < BY_ID_FROM:
         return [DeleteTopicState(name=name) for name in request.topic_names]
     return request.topics
 
 
-def _refused(ctx: Context, request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+def _refused(
+    ctx: RequestContext, request: DeleteTopicsRequest, error: KafkaError
+) -> DeleteTopicsResponse:
     results = [
         DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
-        for topic in _asked(ctx, request)
+        for topic in _requested(ctx, request)
     ]
     for result in results:
         _refuse(result, error)
     return DeleteTopicsResponse(responses=results)
 
 
-async def _delete(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    times = Counter((topic.name, topic.topic_id) for topic in _asked(ctx, request))
+async def _delete(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    times = Counter((topic.name, topic.topic_id) for topic in _requested(ctx, request))
     results: list[DeletableTopicResult] = []
     found: dict[str, DeletableTopicResult] = {}
     for name, topic_id in times:
@@ -89,13 +91,13 @@ async def _delete(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsRes
             found[known] = result
         except KafkaError as error:
             _refuse(result, error)
-    charge = MutationCharge(ctx, strict_from=STRICT_FROM)
+    charge = MutationQuotaCharge(ctx, strict_from=STRICT_FROM)
     await _delete_found(ctx, found, charge)
     return DeleteTopicsResponse(throttle_time=charge.throttle_ms, responses=results)
 
 
 async def _delete_found(
-    ctx: Context, found: dict[str, DeletableTopicResult], charge: MutationCharge
+    ctx: RequestContext, found: dict[str, DeletableTopicResult], charge: MutationQuotaCharge
 ) -> None:
     topics = ctx.broker.image.topics
     for name, result in found.items():
@@ -107,8 +109,8 @@ async def _delete_found(
             _refuse(found[name], failure)
 
 
-def _find(ctx: Context, name: str | None, topic_id: bytes, times: int) -> str:
-    """The name of the topic that is meant."""
+def _find(ctx: RequestContext, name: str | None, topic_id: bytes, times: int) -> str:
+    """The name of the topic with this name or id; KafkaError if it cannot be deleted."""
     if not ctx.broker.config.delete_topic_enable:
         if ctx.version < DISABLED_CODE_FROM:
             message = "This version does not support topic deletion."

@@ -1,7 +1,7 @@
 """DescribeClientQuotas (key 48), v0 to v1 (KIP-546).
 
-Lists the quotas of all entities that match a filter: for each kind (user, client-id, ip) one name,
-the default, or any. A strict filter wants entities of these kinds and of no others.
+Lists the quotas of all entities that match a filter. For each entity type (user, client-id, ip) the
+filter has a name, the default, or any. A strict filter excludes entities of further types.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from ottla.broker.context import Context
-from ottla.broker.quota_entities import CLIENT_QUOTAS, IP, IP_QUOTAS, KINDS
+from ottla.broker.quota_entities import CLIENT_QUOTAS, ENTITY_TYPES, IP, IP_QUOTAS
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image import QuotaEntity
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_client_quotas import (
@@ -22,16 +22,18 @@ from ottla.wire.messages.describe_client_quotas import (
     ValueData,
 )
 
-QUOTAS: Final = CLIENT_QUOTAS | IP_QUOTAS  # a user's node has its credentials, too
+QUOTAS: Final = CLIENT_QUOTAS | IP_QUOTAS  # a user's node also has its SCRAM credentials
 
 
-class Match(IntEnum):
+class QuotaMatchType(IntEnum):
     EXACT = 0
     DEFAULT = 1
     ANY = 2
 
 
-def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def handle(
+    ctx: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
     try:
         wanted = _filter(request.components)
     except KafkaError as error:
@@ -55,16 +57,16 @@ def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClient
 
 def _filter(components: list[ComponentData]) -> dict[str, ComponentData]:
     wanted: dict[str, ComponentData] = {}
-    for each in components:
-        kind = each.entity_type
+    for component in components:
+        kind = component.entity_type
         if not kind:
             raise _invalid("Invalid empty entity type.")
         if kind in wanted:
             raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in KINDS:
+        if kind not in ENTITY_TYPES:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
-        _check_match(each)
-        wanted[kind] = each
+        _check_match(component)
+        wanted[kind] = component
     if IP in wanted and len(wanted) > 1:
         raise _invalid(
             "Invalid entity filter component combination. IP filter component should not be used"
@@ -75,12 +77,12 @@ def _filter(components: list[ComponentData]) -> dict[str, ComponentData]:
 
 def _check_match(component: ComponentData) -> None:
     match component.match_type:
-        case Match.EXACT:
+        case QuotaMatchType.EXACT:
             if component.match is None:
                 raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
-        case Match.DEFAULT | Match.ANY:
+        case QuotaMatchType.DEFAULT | QuotaMatchType.ANY:
             if component.match is not None:
-                name = "DEFAULT" if component.match_type == Match.DEFAULT else "SPECIFIED"
+                name = "DEFAULT" if component.match_type == QuotaMatchType.DEFAULT else "SPECIFIED"
                 raise _invalid(
                     f"Request specified MATCH_TYPE_{name}, but also specified a match string."
                 )
@@ -95,7 +97,7 @@ def _matches(entity: QuotaEntity, wanted: dict[str, ComponentData], *, strict: b
     for kind, component in wanted.items():
         if kind not in named:
             return False
-        if component.match_type != Match.ANY and named[kind] != component.match:
+        if component.match_type != QuotaMatchType.ANY and named[kind] != component.match:
             return False
     return True
 

@@ -1,16 +1,16 @@
 """DescribeCluster (key 60), v0 to v2.
 
-The cluster's id, its brokers with their addresses for the listener that was used, and which of
-them is the controller.
+Returns the cluster's id, its brokers with their endpoints for the listener of the request, and
+which of them is the controller.
 
 v1  endpoint type (KIP-919)    v2  fenced brokers (KIP-1073), of which there are none here
 """
 
 from __future__ import annotations
 
-from ottla.broker.context import Context
+from ottla.broker.authorized_operations import NO_AUTHORIZED_OPERATIONS
 from ottla.broker.handlers.metadata import cluster_operations
-from ottla.broker.operations import NOT_ASKED
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -22,7 +22,7 @@ BROKERS = 1
 CONTROLLERS = 2
 
 
-def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type != BROKERS:
         return _wrong_endpoint(request.endpoint_type)
     image = ctx.broker.image
@@ -31,17 +31,19 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
         for broker, host, port in ctx.broker.endpoints(ctx.session.listener)
     ]
     reachable = any(broker.broker_id == image.controller_id for broker in brokers)
-    asked = request.include_cluster_authorized_operations
+    requested = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id if reachable else -1,
         brokers=brokers,
-        cluster_authorized_operations=cluster_operations(ctx) if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(ctx)
+        if requested
+        else NO_AUTHORIZED_OPERATIONS,
     )
 
 
 def _wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:
-    """Only v1 and later can ask for anything else than brokers."""
+    """Requests before v1 always ask for brokers."""
     if endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -1,14 +1,14 @@
 """DescribeProducers (key 61), v0.
 
-The producers that a partition's log knows, with their last sequence and, where one has a
-transaction open, the offset at which it begins (KIP-664): so one is found that nobody ends.
+Lists the producers of a partition with their last sequence and the start offset of an open
+transaction (KIP-664), so that operators can find hanging transactions.
 """
 
 from __future__ import annotations
 
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaError
-from ottla.storage.producers import Producer
+from ottla.storage.producers import ProducerStateEntry
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -18,7 +18,7 @@ from ottla.wire.messages.describe_producers import (
 )
 
 
-def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -29,17 +29,17 @@ def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducers
     )
 
 
-def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
+def _describe(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
         partition = ctx.broker.partitions.find(topic, index)
     except KafkaError as error:
         return PartitionResponse(index, error.code, error.message or None)
     return PartitionResponse(
-        index, active_producers=[_state(each) for each in partition.log.producers()]
+        index, active_producers=[_state(producer) for producer in partition.log.producers()]
     )
 
 
-def _state(producer: Producer) -> ProducerState:
+def _state(producer: ProducerStateEntry) -> ProducerState:
     return ProducerState(
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,

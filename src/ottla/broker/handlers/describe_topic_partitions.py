@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (key 75), v0 (KIP-966).
 
-Topics and their partitions in the order of names, at most so many at a time: the response's cursor
-says where the next request goes on. No topics named means all of them. The arrays of
-eligible leaders are never null, which the Java client relies on.
+Returns topics and their partitions in the order of names, in pages: the response's cursor says
+where the next request starts. No topics named means all of them. The arrays of eligible leaders are
+never null, which the Java client relies on.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.auth.acls import AclOperation, AclResource
-from ottla.broker.context import Context
-from ottla.broker.leadership import visible_leader
-from ottla.cluster.decisions import check_topic_name
-from ottla.cluster.image import Partition, Topic
+from ottla.broker.request_context import RequestContext
+from ottla.broker.visible_leader import visible_leader
+from ottla.cluster.image import PartitionRegistration, TopicImage
+from ottla.cluster.topics import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -25,7 +25,7 @@ from ottla.wire.messages.describe_topic_partitions import (
 
 
 def handle(
-    ctx: Context, request: DescribeTopicPartitionsRequest
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     everything = not request.topics
     cursor = request.cursor
@@ -45,7 +45,7 @@ def handle(
 
 
 def _describe(
-    ctx: Context, names: list[str], cursor: Cursor | None, limit: int
+    ctx: RequestContext, names: list[str], cursor: Cursor | None, limit: int
 ) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse()
     left = limit
@@ -72,12 +72,12 @@ def _describe(
     return response
 
 
-def _may_see(ctx: Context, name: str, *, quiet: bool = False) -> bool:
+def _may_see(ctx: RequestContext, name: str, *, quiet: bool = False) -> bool:
     return ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, name, quiet=quiet)
 
 
 def _topic(
-    ctx: Context, topic: Topic, partitions: tuple[Partition, ...]
+    ctx: RequestContext, topic: TopicImage, partitions: tuple[PartitionRegistration, ...]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -89,7 +89,7 @@ def _topic(
 
 
 def _partition(
-    ctx: Context, topic: str, partition: Partition
+    ctx: RequestContext, topic: str, partition: PartitionRegistration
 ) -> DescribeTopicPartitionsResponsePartition:
     offline = ctx.broker.offline_replicas(topic, partition)
     reachable = ctx.broker.reachable(ctx.session.listener)
@@ -107,7 +107,7 @@ def _partition(
     )
 
 
-def _unknown(ctx: Context, name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(ctx: RequestContext, name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
@@ -121,7 +121,7 @@ def _unknown(ctx: Context, name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _refused(names: list[str]) -> DescribeTopicPartitionsResponse:
-    """There is no error code for the whole response: each topic bears it."""
+    """Each topic gets the error, because the response has no error code for itself."""
     code = ErrorCode.INVALID_REQUEST
     return DescribeTopicPartitionsResponse(
         topics=[DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in names]

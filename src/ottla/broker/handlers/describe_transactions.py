@@ -1,6 +1,7 @@
 """DescribeTransactions (key 65), v0.
 
-The state of transactions by their ids, and the partitions that still wait for their ends (KIP-664).
+Returns the state of transactions by transactional id, and the partitions that are in them
+(KIP-664).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.auth.acls import AclOperation, AclResource
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -18,11 +19,15 @@ from ottla.wire.messages.describe_transactions import (
 
 
 def handle(
-    ctx: Context, request: DescribeTransactionsRequest
+    ctx: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
     transactions = ctx.broker.transactions
     describe, kind = AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID
-    ids = [each for each in request.transactional_ids if ctx.may(describe, kind, each)]
+    ids = [
+        transactional_id
+        for transactional_id in request.transactional_ids
+        if ctx.may(describe, kind, transactional_id)
+    ]
     response = transactions.coordinator.describe(ids)
     if ctx.rights is not None:
         for state in response.transaction_states:
@@ -34,8 +39,8 @@ def handle(
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     known = set(ids)
     response.transaction_states += [
-        TransactionState(error_code=code, transactional_id=each)
-        for each in request.transactional_ids
-        if each not in known
+        TransactionState(error_code=code, transactional_id=transactional_id)
+        for transactional_id in request.transactional_ids
+        if transactional_id not in known
     ]
-    return transactions.read(response, ids)
+    return transactions.read_committed(response, ids)

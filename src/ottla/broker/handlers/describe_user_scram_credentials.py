@@ -1,6 +1,7 @@
 """DescribeUserScramCredentials (key 50), v0 (KIP-554).
 
-Which users have SCRAM credentials, with how many iterations; no list of names means all of them.
+Lists the users that have SCRAM credentials, with their mechanisms and iterations; no list of names
+means all users.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from ottla.broker.context import Context
-from ottla.cluster.access import scram_users
+from ottla.broker.request_context import RequestContext
+from ottla.cluster.credentials import scram_users
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -22,10 +23,10 @@ MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 def handle(
-    ctx: Context, request: DescribeUserScramCredentialsRequest
+    ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     known = scram_users(ctx.broker.image)
-    times = Counter(each.name for each in request.users or ()) or Counter(known.keys())
+    times = Counter(user.name for user in request.users or ()) or Counter(known.keys())
     return DescribeUserScramCredentialsResponse(
         results=[_result(user, count, known.get(user)) for user, count in times.items()]
     )

@@ -1,8 +1,9 @@
 """EndTxn (key 26), v0 to v5.
 
-Commits or aborts a transaction. Answered when the decision is stored; its markers follow.
+Commits or aborts a transaction. The response is sent when the decision is stored; the markers are
+written after that.
 
-v2  PRODUCER_FENCED        v5  the epoch is raised, and told (KIP-890)
+v2  PRODUCER_FENCED        v5  raises the epoch, and returns it (KIP-890)
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import contextlib
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
-from ottla.coordinator.transactions.outcome import Result
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
+from ottla.coordinator.transactions.result import TransactionResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -21,23 +22,25 @@ FENCED_FROM: Final = 2
 EPOCH_BUMP_FROM: Final = 5
 
 
-def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-    # A producer whose epochs have run out gets a new id with the end of its transaction.
+def handle(
+    ctx: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    # A producer whose epochs are exhausted gets a new id at the end of its transaction.
     if not ctx.broker.producer_ids.at_hand:
         return _fill_and_end(ctx, request)
     return _end(ctx, request)
 
 
-async def _fill_and_end(ctx: Context, request: EndTxnRequest) -> EndTxnResponse:
-    with contextlib.suppress(KafkaError):  # few need one: who does is told to ask again
+async def _fill_and_end(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+    with contextlib.suppress(KafkaError):  # those few that need an id get a retriable error
         await ctx.broker.producer_ids.fill()
     ctx.now_ms = ctx.broker.clock.now_ms()
     answer = _end(ctx, request)
     return answer if isinstance(answer, EndTxnResponse) else await answer
 
 
-def _end(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-    transactions, answer = ctx.broker.transactions, Answer[Result]()
+def _end(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    transactions, answer = ctx.broker.transactions, Promise[TransactionResult]()
     outcome = transactions.coordinator.end(
         request.transactional_id,
         producer_id=request.producer_id,
@@ -48,10 +51,10 @@ def _end(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[End
         now_ms=ctx.now_ms,
     )
     transactions.carry_out(outcome, ctx.now_ms)
-    return then(answer.result(), lambda result: _response(ctx, result))
+    return answer.then(lambda result: _response(ctx, result)).result()
 
 
-def _response(ctx: Context, result: Result) -> EndTxnResponse:
+def _response(ctx: RequestContext, result: TransactionResult) -> EndTxnResponse:
     code = result.code
     if code is ErrorCode.PRODUCER_FENCED and ctx.version < FENCED_FROM:
         code = ErrorCode.INVALID_PRODUCER_EPOCH

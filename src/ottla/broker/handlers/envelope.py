@@ -1,8 +1,8 @@
 """Envelope (key 58), v0 (KIP-590).
 
-Brokers send it to the controller, with a client's request inside. It is served as if the client
-had asked here, with the client's rights, and the response travels back as bytes. Clients are not
-told of it; an authorizer lets only those send one who may CLUSTER_ACTION.
+A broker forwards a client's request to the controller in it. The controller serves that request
+with the client's principal and returns the response as bytes. ApiVersions does not list this API;
+with an authorizer it requires CLUSTER_ACTION.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.auth.principal import Principal
-from ottla.broker.context import Context, Session
+from ottla.broker.client_session import ClientSession
 from ottla.broker.dispatch import ROUTES, handler_of
+from ottla.broker.large_requests import read_large
 from ottla.broker.portions import portions_of
-from ottla.broker.turns import read_large
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import READ_BYTES_MAX, ProtocolError, UnreadBody
+from ottla.wire.fields import MalformedError, Writer
 from ottla.wire.headers import (
     REQUEST_START_BYTES,
     read_request_rest,
@@ -29,7 +31,6 @@ from ottla.wire.headers import (
 )
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.wire.primitives import MalformedError, Writer
 
 FORWARDED: Final = frozenset(
     {
@@ -45,25 +46,25 @@ PRINCIPAL_VERSION_BYTES: Final = 2
 
 
 def handle(
-    ctx: Context, request: EnvelopeRequest
+    ctx: RequestContext, request: EnvelopeRequest
 ) -> EnvelopeResponse | Awaitable[EnvelopeResponse]:
     broker = ctx.broker
     between_brokers = ctx.session.listener == broker.config.inter_broker_listener_name
     if broker.access is not None and not between_brokers:
-        # An envelope speaks for anybody, so CLUSTER_ACTION on a client's listener is not enough.
+        # An envelope may name any principal, so CLUSTER_ACTION on a client listener is not enough.
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not ctx.broker.controller.active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     return _serve(ctx, request)
 
 
-async def _serve(around: Context, request: EnvelopeRequest) -> EnvelopeResponse:
-    """A large request inside is served in turns, as it would be outside."""
-    turns = around.broker.turns
+async def _serve(outer: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    """Serve a large embedded request in portions, as one that was not forwarded."""
+    large = outer.broker.large_requests
     try:
-        api_key, ctx, unread, correlation_id = _opened(around, request)
+        api_key, ctx, unread, correlation_id = _open(outer, request)
         if len(request.request_data) > READ_BYTES_MAX:
-            body = await turns.off_loop(read_large, api_key, unread)
+            body = await large.off_loop(read_large, api_key, unread)
         else:
             body = unread.read()
     except (MalformedError, ProtocolError, ValueError):
@@ -72,10 +73,10 @@ async def _serve(around: Context, request: EnvelopeRequest) -> EnvelopeResponse:
     cut = portions_of(api_key, body)
     try:
         if cut is not None:
-            answer: Any = await turns.in_portions(body, cut, handle)
+            answer: Any = await large.in_portions(body, cut, handle)
         elif inspect.isawaitable(answer := handle(body)):
             answer = await answer
-    except KafkaError as error:  # NOT_CONTROLLER: we were
+    except KafkaError as error:  # NOT_CONTROLLER: this broker was the controller
         return EnvelopeResponse(error_code=error.code)
     writer = Writer()
     header_version = APIS[api_key].response_header_version(ctx.version)
@@ -84,8 +85,10 @@ async def _serve(around: Context, request: EnvelopeRequest) -> EnvelopeResponse:
     return EnvelopeResponse(response_data=bytes(writer.buffer))
 
 
-def _opened(ctx: Context, request: EnvelopeRequest) -> tuple[int, Context, UnreadBody, int]:
-    """The request inside, with the context of the client that sent it."""
+def _open(
+    ctx: RequestContext, request: EnvelopeRequest
+) -> tuple[int, RequestContext, UnreadBody, int]:
+    """The embedded request, with the context of the client that sent it."""
     data = request.request_data
     api_key, version, correlation_id = read_request_start(data, 0)
     route = ROUTES.get(api_key)
@@ -99,17 +102,21 @@ def _opened(ctx: Context, request: EnvelopeRequest) -> tuple[int, Context, Unrea
     header_version = api.request_header_version(version)
     client_id, position = read_request_rest(data, REQUEST_START_BYTES, header_version)
     unread = UnreadBody(api, version, bytes(data[position:]))
-    session = Session(
+    session = ClientSession(
         listener=ctx.session.listener,
         client_host=str(ipaddress.ip_address(bytes(request.client_host_address))),
         client_port=0,
     )
     if request.request_principal:
-        who, _ = DefaultPrincipalData.read(request.request_principal, PRINCIPAL_VERSION_BYTES, 0)
-        session.principal = Principal(who.type_, who.name, who.token_authenticated)
+        principal, _ = DefaultPrincipalData.read(
+            request.request_principal, PRINCIPAL_VERSION_BYTES, 0
+        )
+        session.principal = Principal(
+            principal.type_, principal.name, principal.token_authenticated
+        )
     else:
         session.internal = True
-    inner = Context(ctx.broker, session, version, client_id, ctx.now_ms)
+    inner = RequestContext(ctx.broker, session, version, client_id, ctx.now_ms)
     inner.forwarded = True
     if ctx.broker.quotas.active:
         inner.limits = ctx.broker.quotas.limits(session.user, client_id or "")

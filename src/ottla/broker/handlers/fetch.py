@@ -1,11 +1,11 @@
 """Fetch (key 1), v4 to v18.
 
-Returns each partition's batches from the one that holds the wanted offset, as slices of the log's
+Returns each partition's batches from the one that holds the fetch offset, as slices of the log's
 files. With fewer than `min_bytes` it waits, at most `max_wait`, for an append to bring more.
 
-Followers ask the same, of leaders only, and are given all that is written; where a follower fetches
-from is how far it is, and moves the high watermark. Consumers from v11 on may ask followers, and a
-leader sends them to one in their rack if it has a `replica.selector.class`.
+Followers fetch from leaders only, up to the end of the log; a follower's fetch offset tells the
+leader its progress and so moves the high watermark. Consumers from v11 on may fetch from followers,
+and a leader refers them to one in their rack if it has a `replica.selector.class`.
 
 v4   read_committed              v5   log start offset         v6   KAFKA_STORAGE_ERROR
 v7   sessions (KIP-227)
@@ -19,131 +19,106 @@ from __future__ import annotations
 import asyncio
 
 from ottla.auth.acls import AclOperation, AclResource
-from ottla.broker.context import Context
-from ottla.broker.fetch_reading import Fetch, replica_of
-from ottla.broker.sessions import NO_SESSION
+from ottla.broker.delayed_operation import DelayedOperation
+from ottla.broker.fetch_reader import FetchReader, replica_of
+from ottla.broker.fetch_sessions import NO_SESSION
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaError
-from ottla.net.parked import Parked
 from ottla.replica.partition import READ_COMMITTED
-from ottla.replica.waiting import Waiting
+from ottla.replica.watchers import Watchers
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 
 
-def handle(ctx: Context, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
-    if ctx.rights is not None and _is_pretender(ctx, request):
-        # Each partition will be refused. Until then it must not end the real follower's session.
+def handle(
+    ctx: RequestContext, request: FetchRequest
+) -> FetchResponse | asyncio.Future[FetchResponse]:
+    if ctx.rights is not None and _is_false_follower(ctx, request):
+        # Each partition will be refused. The request must not end the real follower's session.
         request.session_id, request.session_epoch = 0, NO_SESSION
     try:
         plan = ctx.broker.fetch_sessions.resolve(request, ctx.version, ctx.now_ms)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    fetch = Fetch(ctx, request, plan)
+    fetch = FetchReader(ctx, request, plan)
     fetch.collect()
     if fetch.satisfied or request.max_wait <= 0 or not (plan.wanted or plan.session):
         return fetch.response()
-    return ParkedFetch(fetch, request.max_wait).future
+    return DelayedFetch(fetch, request.max_wait).future
 
 
-def _is_pretender(ctx: Context, request: FetchRequest) -> bool:
-    """Says that it is a follower, and may not be one."""
+def _is_false_follower(ctx: RequestContext, request: FetchRequest) -> bool:
+    """True if the client claims to be a follower but may not act as a broker."""
     may = (AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
     return replica_of(request)[0] >= 0 and not ctx.may(*may, quiet=True)
 
 
-class ParkedFetch:
-    """A fetch that has not found enough: it looks again when woken, and answers in time.
+class DelayedFetch:
+    """A fetch that found too few bytes: it reads again when woken, and answers at its deadline."""
 
-    Its future also goes away by itself when it is cancelled: the client has left.
-    """
+    __slots__ = ("_arrived", "_fetch", "_follows", "_missing", "_operation", "_watched")
 
-    __slots__ = (
-        "_arrived",
-        "_fetch",
-        "_follows",
-        "_loop",
-        "_missing",
-        "_parked_on",
-        "_scheduled",
-        "_timer",
-        "future",
-    )
-
-    def __init__(self, fetch: Fetch, max_wait_ms: int) -> None:
+    def __init__(self, fetch: FetchReader, max_wait_ms: int) -> None:
         self._fetch = fetch
         self._follows = fetch.replica_id >= 0
-        self._parked_on: list[Waiting] = []
-        self._missing = 0  # bytes that must come before another look is worth it
-        self._arrived = 0  # since the last look
-        self._scheduled = False
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[FetchResponse] = (
-            Parked(self._finish, loop=self._loop) if self._follows else self._loop.create_future()
+        self._watched: list[Watchers] = []
+        self._missing = 0  # bytes that must arrive before another read is worth it
+        self._arrived = 0  # bytes since the last read
+        # A follower may send another request behind a waiting one; then this one ends at once.
+        self._operation = DelayedOperation(
+            self._try_complete, max_wait_ms, on_end=self._unwatch, interruptible=self._follows
         )
-        self._timer = self._loop.call_later(max_wait_ms / 1000, self._finish)
-        self.future.add_done_callback(self._leave)
         self._wait()
 
+    @property
+    def future(self) -> asyncio.Future[FetchResponse]:
+        return self._operation.future
+
     def _wait(self) -> None:
-        """To be woken by what was found this time: a topic may have been made anew."""
+        """Watch the partitions that were found this time: a topic may have been recreated."""
         fetch = self._fetch
         if self._follows:
-            fetch.rest()
+            fetch.skip_caught_up()
             if fetch.plan.session is not None:
                 fetch.plan.session.wake = self._wake
-        fetch.let_go()
+        fetch.release()
         self._arrived = 0
         self._missing = fetch.size_min - fetch.size
         if fetch.isolation == READ_COMMITTED:
-            self._missing = 1  # a transaction's few last bytes make all the others readable
-        places: list[Waiting] = []
+            self._missing = 1  # a marker of a few bytes makes a whole transaction readable
+        watchers: list[Watchers] = []
         if self._follows:
-            places += [each.tail for each in fetch.found]
+            watchers += [partition.tail for partition in fetch.found]
         if not self._follows or fetch.tells_commits:
-            places += [each.waiting for each in fetch.found]
-        if places != self._parked_on:
-            self._unpark()
-            self._parked_on = places
-            for place in places:
-                place.add(self._wake)
+            watchers += [partition.waiting for partition in fetch.found]
+        if watchers != self._watched:
+            self._discard_watches()
+            self._watched = watchers
+            for watched in watchers:
+                watched.add(self._wake)
 
-    def _unpark(self) -> None:
-        for place in self._parked_on:
-            place.discard(self._wake)
+    def _discard_watches(self) -> None:
+        for watched in self._watched:
+            watched.discard(self._wake)
 
-    def _leave(self, future: asyncio.Future[FetchResponse]) -> None:
-        self._timer.cancel()
-        self._unpark()
+    def _unwatch(self) -> None:
+        self._discard_watches()
         session = self._fetch.plan.session
         if session is not None and session.wake == self._wake:
             session.wake = None
 
     def _wake(self, size: int) -> None:
-        """An append happened. Look once, after all that came with it has been appended.
+        """An append happened. Read once, after everything in this turn of the loop is appended.
 
-        Who waits for many bytes looks when so many have come: with a thousand partitions each
-        look takes milliseconds.
+        A fetch that waits for many bytes reads only when they have arrived, because with a thousand
+        partitions each read takes milliseconds.
         """
         self._arrived += size
-        if self._arrived >= self._missing and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._look)
+        if self._arrived >= self._missing:
+            self._operation.look_soon()
 
-    def _look(self) -> None:
-        self._scheduled = False
-        self._try(last=False)
-
-    def _finish(self) -> None:
-        """The wait is over: answer with what there is."""
-        self._try(last=True)
-
-    def _try(self, *, last: bool) -> None:
-        if self.future.done():
-            return
-        try:
-            self._fetch.collect()
-            if last or self._fetch.satisfied:
-                self.future.set_result(self._fetch.response())
-            else:
-                self._wait()
-        except Exception as error:  # nobody else would ever answer
-            self.future.set_exception(error)
+    def _try_complete(self, last: bool) -> FetchResponse | None:
+        self._fetch.collect()
+        if last or self._fetch.satisfied:
+            return self._fetch.response()
+        self._wait()
+        return None

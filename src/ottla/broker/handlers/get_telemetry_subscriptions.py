@@ -1,12 +1,12 @@
 """GetTelemetrySubscriptions (key 71), v0 (KIP-714).
 
-Tells a client which of its metrics to push, how often, and by which id to call itself and the
-subscription. One that asks again before its interval is over gets THROTTLING_QUOTA_EXCEEDED.
+Tells a client which of its metrics to push and how often, with its client instance id and the
+subscription's id. A client that asks again within its push interval gets THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations
 
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.broker.telemetry import COMPRESSION_TYPES
 from ottla.errors import KafkaError
 from ottla.wire.messages.get_telemetry_subscriptions import (
@@ -16,7 +16,7 @@ from ottla.wire.messages.get_telemetry_subscriptions import (
 
 
 def handle(
-    ctx: Context, request: GetTelemetrySubscriptionsRequest
+    ctx: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     broker = ctx.broker
     try:

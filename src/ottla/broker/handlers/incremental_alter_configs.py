@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44), v0 to v1.
 
-Sets, unsets, extends and shortens single configs of topics, brokers, loggers, groups and clients'
-metrics (KIP-339, KIP-412, KIP-714, KIP-848); what is not named stays. A list that is not set is
-extended from its default: `delete` and APPEND `compact` make `delete,compact`.
+Sets, deletes, appends to and subtracts from single configs of topics, brokers, loggers, groups and
+client metrics subscriptions (KIP-339, KIP-412, KIP-714, KIP-848); the others are left as they are.
+APPEND to a list that is not set starts from its default: `delete` becomes `delete,compact`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Mapping
 
-from ottla.broker.config_changes import Alteration, alter, apply, check_alterations, table_of
-from ottla.broker.context import Context
+from ottla.broker.config_alteration import (
+    ConfigAlteration,
+    alter_config,
+    apply,
+    check_alterations,
+    definitions_of,
+)
 from ottla.broker.loggers import alter_levels
-from ottla.broker.resources import ResourceType, check_node_id
+from ottla.broker.request_context import RequestContext
+from ottla.broker.resources import ConfigResourceType, check_node_id
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -24,15 +30,17 @@ from ottla.wire.messages.incremental_alter_configs import (
 
 
 def handle(
-    ctx: Context, request: IncrementalAlterConfigsRequest
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Awaitable[IncrementalAlterConfigsResponse]:
     return _alter(ctx, request)
 
 
 async def _alter(
-    ctx: Context, request: IncrementalAlterConfigsRequest
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    times = Counter(
+        (resource.resource_type, resource.resource_name) for resource in request.resources
+    )
     responses = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -49,23 +57,25 @@ async def _alter(
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-async def _alter_one(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:
-    alterations: list[Alteration] = [
-        (each.name, each.config_operation, each.value) for each in resource.configs
+async def _alter_one(
+    ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool
+) -> None:
+    alterations: list[ConfigAlteration] = [
+        (config.name, config.config_operation, config.value) for config in resource.configs
     ]
     check_alterations(alterations)
-    if resource.resource_type == ResourceType.BROKER_LOGGER:
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
         check_node_id(resource.resource_name, ctx.broker.node_id)
         alter_levels(alterations, validate_only=validate_only)
         if ctx.broker.access is not None:
-            ctx.broker.access.forget()  # the audit log may want what was allowed before, too
+            ctx.broker.access.forget()  # cached decisions would bypass the audit log's new level
         return
-    table = table_of(resource.resource_type)
+    table = definitions_of(resource.resource_type)
 
     def change(present: Mapping[str, str]) -> Mapping[str, str]:
         return apply(alterations, present, table)
 
-    await alter(
+    await alter_config(
         ctx.broker,
         resource.resource_type,
         resource.resource_name,

@@ -1,11 +1,11 @@
 """InitProducerId (key 22), v0 to v5.
 
-Gives a producer the id and epoch under which its batches are numbered. Ids come in blocks from the
-metadata store, so that none is ever given twice, whatever happens to this process.
+Gives a producer its id and epoch. Ids are allocated in blocks from the metadata store, so that no
+id is ever given out twice, even if this process dies.
 
-With a transactional id it is the coordinator who answers: the same producer id as before, with an
-epoch more, which fences whoever had it. A transaction left open is aborted first, and the client
-told to ask again (CONCURRENT_TRANSACTIONS).
+With a transactional id the transaction coordinator answers: with the producer id of the last time
+and the next epoch, which fences the former producer. An open transaction is aborted first;
+until that is done the client gets CONCURRENT_TRANSACTIONS and retries.
 
 v3  resume with id and epoch (KIP-360)      v4  PRODUCER_FENCED
 """
@@ -16,9 +16,9 @@ import contextlib
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
-from ottla.coordinator.transactions.outcome import Result
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
+from ottla.coordinator.transactions.result import TransactionResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -26,19 +26,19 @@ FENCED_FROM: Final = 4
 
 
 def handle(
-    ctx: Context, request: InitProducerIdRequest
+    ctx: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if request.transactional_id == "" or (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        return _give(ctx)
+        return _new_producer_id(ctx)
     if not ctx.broker.producer_ids.at_hand:
         return _fill_and_initialize(ctx, request, request.transactional_id)
     return _initialize(ctx, request, request.transactional_id)
 
 
-async def _give(ctx: Context) -> InitProducerIdResponse:
-    """A new id even for who names one: without transactions there is nothing to resume."""
+async def _new_producer_id(ctx: RequestContext) -> InitProducerIdResponse:
+    """Always a new id: without a transactional id a producer has nothing to resume."""
     try:
         producer_id = await ctx.broker.producer_ids.next()
     except KafkaError as error:
@@ -47,9 +47,9 @@ async def _give(ctx: Context) -> InitProducerIdResponse:
 
 
 async def _fill_and_initialize(
-    ctx: Context, request: InitProducerIdRequest, transactional_id: str
+    ctx: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
-    with contextlib.suppress(KafkaError):  # whose id is known needs none: the others ask again
+    with contextlib.suppress(KafkaError):  # only new transactional ids need one: they retry
         await ctx.broker.producer_ids.fill()
     ctx.now_ms = ctx.broker.clock.now_ms()
     answer = _initialize(ctx, request, transactional_id)
@@ -57,9 +57,9 @@ async def _fill_and_initialize(
 
 
 def _initialize(
-    ctx: Context, request: InitProducerIdRequest, transactional_id: str
+    ctx: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    transactions, answer = ctx.broker.transactions, Answer[Result]()
+    transactions, answer = ctx.broker.transactions, Promise[TransactionResult]()
     expected = None
     if request.producer_id >= 0:
         expected = (request.producer_id, request.producer_epoch)
@@ -71,10 +71,10 @@ def _initialize(
         now_ms=ctx.now_ms,
     )
     transactions.carry_out(outcome, ctx.now_ms)
-    return then(answer.result(), lambda result: _response(ctx, result))
+    return answer.then(lambda result: _response(ctx, result)).result()
 
 
-def _response(ctx: Context, result: Result) -> InitProducerIdResponse:
+def _response(ctx: RequestContext, result: TransactionResult) -> InitProducerIdResponse:
     code = result.code
     if code is ErrorCode.PRODUCER_FENCED and ctx.version < FENCED_FROM:
         code = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,6 +1,6 @@
 """LeaveGroup (key 13), v0 to v5.
 
-Takes members out of a group without waiting for their sessions to end.
+Removes members from a group without waiting for their sessions to expire.
 
 v3  several members, also by group instance id (KIP-345)         v5  reason (KIP-800)
 """
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from asyncio import Future
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 
 def handle(
-    ctx: Context, request: LeaveGroupRequest
+    ctx: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
-    groups, answer = ctx.broker.groups, Answer[LeaveGroupResponse]()
+    groups, answer = ctx.broker.groups, Promise[LeaveGroupResponse]()
     outcome = groups.coordinator.leave_group(
         request, version=ctx.version, token=answer, now_ms=ctx.now_ms
     )

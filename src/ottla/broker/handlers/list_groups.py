@@ -1,6 +1,6 @@
 """ListGroups (key 16), v0 to v5.
 
-The groups that this broker coordinates.
+Lists the groups that this broker coordinates.
 
 v4  states, and a filter by them (KIP-518)      v5  types, and a filter by them (KIP-848)
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.auth.acls import AclOperation, AclResource
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 def handle(
-    ctx: Context, request: ListGroupsRequest
+    ctx: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
     groups = ctx.broker.groups
     response = groups.coordinator.list_groups(request)
@@ -25,4 +25,4 @@ def handle(
             for group in response.groups
             if ctx.may(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id, quiet=True)
         ]
-    return groups.read(response, [group.group_id for group in response.groups])
+    return groups.read_committed(response, [group.group_id for group in response.groups])

@@ -1,9 +1,9 @@
 """ListOffsets (key 2), v1 to v11.
 
-Offsets by time. The special times are: -1 the end (for read_committed the last stable offset), -2
-the start, -3 the record with the largest timestamp, -4 the start of what is on local disk, -5 the
-end of what is in tiered storage, -6 the start of what awaits upload to it. There is no tiered
-storage, so -4 is the start and -5 and -6 know no offset.
+Finds offsets by timestamp. The special timestamps are: -1 the end (for read_committed the last
+stable offset), -2 the start, -3 the record with the largest timestamp, -4 the start of the local
+log, -5 the end of tiered storage, -6 the start of what is pending upload to it. There is no tiered
+storage, so -4 is the start, and -5 and -6 return no offset.
 
 v2  isolation level      v4  leader epoch (KIP-320)      v5  OFFSET_NOT_AVAILABLE (KIP-207)
 v7  -3 (KIP-734)         v8  -4 (KIP-405)
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import READ_COMMITTED, Partition
 from ottla.wire.messages.list_offsets import (
@@ -26,7 +26,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-DEBUGGING: Final = -2  # a replica id that may ask any replica
+DEBUGGING: Final = -2  # with this replica id any replica answers
 NOT_AVAILABLE_FROM: Final = 5
 
 LATEST: Final = -1
@@ -36,7 +36,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
-# The version in which each special time appeared; an older request may not name it.
+# The version in which each special timestamp appeared; an older request may not use it.
 FROM_VERSION: Final = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL: 8,
@@ -45,27 +45,29 @@ FROM_VERSION: Final = {
 }
 
 
-def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     times = Counter(
         (topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
     )
     topics = []
     for topic in request.topics:
         answers = []
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             try:
-                if times[topic.name, asked.partition_index] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "asked for twice")
-                _check_time(asked.timestamp, ctx.version)
-                partition = ctx.broker.partitions.find(topic.name, asked.partition_index)
-                partition.check_epoch(asked.current_leader_epoch)
+                if times[topic.name, requested.partition_index] > 1:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST, "Duplicate partition in the request."
+                    )
+                _check_time(requested.timestamp, ctx.version)
+                partition = ctx.broker.partitions.find(topic.name, requested.partition_index)
+                partition.check_epoch(requested.current_leader_epoch)
                 if request.replica_id != DEBUGGING:
                     partition.check_leads()
-                answers.append(_answer(partition, asked, request, ctx.version))
+                answers.append(_answer(partition, requested, request, ctx.version))
             except KafkaError as error:
                 answers.append(
                     ListOffsetsPartitionResponse(
-                        partition_index=asked.partition_index,
+                        partition_index=requested.partition_index,
                         error_code=error.code,
                         timestamp=-1,
                         offset=-1,
@@ -82,25 +84,25 @@ def _check_time(time: int, version: int) -> None:
 
 
 def _answer(
-    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+    partition: Partition, requested: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
-    if request.replica_id >= 0:  # a follower, who looks for the place where its log can go on
+    if request.replica_id >= 0:  # a follower, which looks for the offset from where to fetch
         end = partition.log.end_offset
     else:
         committed = request.isolation_level == READ_COMMITTED
         end = partition.last_stable_offset if committed else partition.high_watermark
-        if asked.timestamp == LATEST or asked.timestamp >= 0:
+        if requested.timestamp == LATEST or requested.timestamp >= 0:
             _check_known(partition, version)
-    timestamp, offset, epoch = _find(partition, asked.timestamp, end)
+    timestamp, offset, epoch = _find(partition, requested.timestamp, end)
     return ListOffsetsPartitionResponse(
         partition_index=partition.index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
 
 
 def _check_known(partition: Partition, version: int) -> None:
-    """KIP-207: a new leader does not know yet what its predecessor had committed.
+    """KIP-207: a new leader does not know its predecessor's high watermark yet.
 
-    What it would say now could be less than it said before.
+    An answer now could be lower than one that the predecessor has given.
     """
     followers = partition.followers
     if followers is None or partition.high_watermark >= followers.epoch_start:
@@ -111,7 +113,7 @@ def _check_known(partition: Partition, version: int) -> None:
 
 
 def _find(partition: Partition, time: int, end: int) -> tuple[int, int, int]:
-    """Timestamp, offset and leader epoch; -1 where there is none."""
+    """(timestamp, offset, leader epoch), -1 where there is none."""
     log = partition.log
     if time == LATEST:
         return -1, end, partition.leader_epoch

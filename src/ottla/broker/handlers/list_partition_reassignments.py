@@ -1,15 +1,15 @@
 """ListPartitionReassignments (key 46), v0 (KIP-455).
 
-The partitions that are on their way to other brokers; null topics means all of them. Any broker
-knows.
+Lists the partitions that are being reassigned; null topics means all of them. Any broker can answer
+this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.context import Context
-from ottla.cluster.image import Partition, Topic
+from ottla.broker.request_context import RequestContext
+from ottla.cluster.image import PartitionRegistration, TopicImage
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -19,40 +19,40 @@ from ottla.wire.messages.list_partition_reassignments import (
 
 
 def handle(
-    ctx: Context, request: ListPartitionReassignmentsRequest
+    ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     image = ctx.broker.image
     found: dict[str, list[OngoingPartitionReassignment]] = {}
     if request.topics is None:
         for topic in image.topics.values():
-            found[topic.name] = _under_way(topic.partitions)
+            found[topic.name] = _ongoing(topic.partitions)
     else:
-        for asked in request.topics:
-            known = image.topics.get(asked.name)
+        for requested in request.topics:
+            known = image.topics.get(requested.name)
             if known is not None:
-                found[asked.name] = _under_way(_chosen(known, asked.partition_indexes))
+                found[requested.name] = _ongoing(_select(known, requested.partition_indexes))
     return ListPartitionReassignmentsResponse(
         topics=[
-            OngoingTopicReassignment(name=name, partitions=moving)
-            for name, moving in sorted(found.items())
-            if moving
+            OngoingTopicReassignment(name=name, partitions=ongoing)
+            for name, ongoing in sorted(found.items())
+            if ongoing
         ]
     )
 
 
-def _chosen(topic: Topic, indexes: Iterable[int]) -> list[Partition]:
+def _select(topic: TopicImage, indexes: Iterable[int]) -> list[PartitionRegistration]:
     count = len(topic.partitions)
     return [topic.partitions[index] for index in indexes if 0 <= index < count]
 
 
-def _under_way(partitions: Iterable[Partition]) -> list[OngoingPartitionReassignment]:
+def _ongoing(partitions: Iterable[PartitionRegistration]) -> list[OngoingPartitionReassignment]:
     return [
         OngoingPartitionReassignment(
-            partition_index=each.index,
-            replicas=list(each.replicas),
-            adding_replicas=list(each.adding),
-            removing_replicas=list(each.removing),
+            partition_index=partition.index,
+            replicas=list(partition.replicas),
+            adding_replicas=list(partition.adding),
+            removing_replicas=list(partition.removing),
         )
-        for each in partitions
-        if each.reassigning
+        for partition in partitions
+        if partition.reassigning
     ]

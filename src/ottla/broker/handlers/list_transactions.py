@@ -1,6 +1,7 @@
 """ListTransactions (key 66), v0 to v2.
 
-The transactional ids that this broker coordinates, and where they are (KIP-664).
+Lists the transactional ids that this broker coordinates, with the states of their transactions
+(KIP-664).
 
 v1  a filter by duration (KIP-994)      v2  a filter by a pattern of ids (KIP-1152)
 """
@@ -8,11 +9,11 @@ v1  a filter by duration (KIP-994)      v2  a filter by a pattern of ids (KIP-11
 from __future__ import annotations
 
 from ottla.auth.acls import AclOperation, AclResource
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
-def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(ctx: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     def visible(transactional_id: str) -> bool:
         described = (AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, transactional_id)
         return ctx.may(*described, quiet=True)

@@ -1,8 +1,8 @@
 """Metadata (key 3), v0 to v13.
 
-Brokers, topics and who leads what. A topic that is asked for by name and does not exist is
-created when the request allows it and `auto.create.topics.enable` says so; the response already
-shows it.
+Returns the brokers, the topics and the leaders of partitions. A topic that is requested by name and
+does not exist is created if the request allows it and `auto.create.topics.enable` is set; the
+response already contains it.
 
 v1   null means all topics; controller    v4   allow_auto_topic_creation    v5   offline replicas
 v6   LISTENER_NOT_FOUND for a leader that lacks the client's listener
@@ -17,12 +17,13 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.auth.acls import AclOperation, AclResource
-from ottla.broker.context import Context
-from ottla.broker.leadership import visible_leader
-from ottla.broker.operations import NOT_ASKED
-from ottla.cluster.decisions import check_topic_name
-from ottla.cluster.image import Partition, Topic
+from ottla.broker.authorized_operations import NO_AUTHORIZED_OPERATIONS
+from ottla.broker.request_context import RequestContext
+from ottla.broker.visible_leader import visible_leader
+from ottla.cluster.image import PartitionRegistration, TopicImage
+from ottla.cluster.topics import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.fields import ZERO_UUID
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -31,25 +32,24 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.primitives import ZERO_UUID
 
-BY_ID_FROM: Final = 12  # v10 and v11 have the fields already, and may not use them
+BY_ID_FROM: Final = 12  # v10 and v11 have the field already, but may not use it
 
-LISTENER_NOT_FOUND_FROM: Final = 6  # older clients know LEADER_NOT_AVAILABLE only
+LISTENER_NOT_FOUND_FROM: Final = 6  # older clients get LEADER_NOT_AVAILABLE
 
 
 def handle(
-    ctx: Context, request: MetadataRequest
+    ctx: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     missing = _to_create(ctx, request)
     if missing:
         return _create_and_answer(ctx, request, missing)
-    if ctx.broker.lookout.has_doubts:
-        return _answer_when_settled(ctx, request)
+    if ctx.broker.failure_detector.has_suspects:
+        return _answer_after_election(ctx, request)
     return _answer(ctx, request, {})
 
 
-def _to_create(ctx: Context, request: MetadataRequest) -> list[str]:
+def _to_create(ctx: RequestContext, request: MetadataRequest) -> list[str]:
     if not ctx.broker.config.auto_create_topics_enable:
         return []
     if ctx.version >= 4 and not request.allow_auto_topic_creation:
@@ -65,7 +65,7 @@ def _to_create(ctx: Context, request: MetadataRequest) -> list[str]:
     ]
 
 
-def _may_create(ctx: Context, name: str) -> bool:
+def _may_create(ctx: RequestContext, name: str) -> bool:
     create = AclOperation.CREATE
     return ctx.may(create, AclResource.CLUSTER, quiet=True) or ctx.may(
         create, AclResource.TOPIC, name
@@ -73,7 +73,7 @@ def _may_create(ctx: Context, name: str) -> bool:
 
 
 async def _create_and_answer(
-    ctx: Context, request: MetadataRequest, names: list[str]
+    ctx: RequestContext, request: MetadataRequest, names: list[str]
 ) -> MetadataResponse:
     failed: dict[str, ErrorCode] = {}
     for name in dict.fromkeys(names):
@@ -84,27 +84,27 @@ async def _create_and_answer(
             await ctx.broker.auto_create(name)
         except KafkaError as error:
             failed[name] = error.code
-        await asyncio.sleep(0)  # a client may ask for hundreds, and a store may not wait
+        await asyncio.sleep(0)  # a client may ask for hundreds, and the embedded store never yields
     return _answer(ctx, request, failed)
 
 
-async def _answer_when_settled(ctx: Context, request: MetadataRequest) -> MetadataResponse:
-    """A broker may be dead, and nobody elected in its place: that takes a moment only."""
-    await ctx.broker.lookout.settle(lambda: _leaders(ctx, request))
+async def _answer_after_election(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Wait a moment for elections if a partition's leader is dead."""
+    await ctx.broker.failure_detector.wait_until_settled(lambda: _leaders(ctx, request))
     return _answer(ctx, request, {})
 
 
-def _leaders(ctx: Context, request: MetadataRequest) -> set[int]:
+def _leaders(ctx: RequestContext, request: MetadataRequest) -> set[int]:
     topics = ctx.broker.image.topics
     if request.topics is not None:
-        by_id = (ctx.broker.image.topic_name(each.topic_id) for each in request.topics)
-        names = {*(each.name for each in request.topics), *by_id}
+        by_id = (ctx.broker.image.topic_name(topic.topic_id) for topic in request.topics)
+        names = {*(topic.name for topic in request.topics), *by_id}
         topics = {name: topic for name, topic in topics.items() if name in names}
-    return {each.leader for topic in topics.values() for each in topic.partitions}
+    return {partition.leader for topic in topics.values() for partition in topic.partitions}
 
 
 def _answer(
-    ctx: Context, request: MetadataRequest, failed: dict[str, ErrorCode]
+    ctx: RequestContext, request: MetadataRequest, failed: dict[str, ErrorCode]
 ) -> MetadataResponse:
     image = ctx.broker.image
     everything = request.topics is None or (ctx.version == 0 and not request.topics)
@@ -115,9 +115,9 @@ def _answer(
             if ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, name, quiet=True)
         ]
     else:
-        once = {(each.topic_id, each.name): each for each in request.topics or ()}
-        topics = [_asked(ctx, request, asked, failed) for asked in once.values()]
-    operations = NOT_ASKED
+        once = {(topic.topic_id, topic.name): topic for topic in request.topics or ()}
+        topics = [_requested(ctx, request, requested, failed) for requested in once.values()]
+    operations = NO_AUTHORIZED_OPERATIONS
     if request.include_cluster_authorized_operations:
         operations = cluster_operations(ctx)
     return MetadataResponse(
@@ -132,26 +132,26 @@ def _answer(
     )
 
 
-def _asked(
-    ctx: Context,
+def _requested(
+    ctx: RequestContext,
     request: MetadataRequest,
-    asked: MetadataRequestTopic,
+    requested: MetadataRequestTopic,
     failed: dict[str, ErrorCode],
 ) -> MetadataResponseTopic:
     image = ctx.broker.image
-    name = asked.name or ""
-    by_id = asked.topic_id != ZERO_UUID
-    if ctx.version < BY_ID_FROM and (by_id or asked.name is None):
+    name = requested.name or ""
+    by_id = requested.topic_id != ZERO_UUID
+    if ctx.version < BY_ID_FROM and (by_id or requested.name is None):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
     if by_id:
-        name = image.topic_name(asked.topic_id)
+        name = image.topic_name(requested.topic_id)
         if not name:
             return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=requested.topic_id
             )
         if not ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
+            return MetadataResponseTopic(error_code=code, name=None, topic_id=requested.topic_id)
         return _topic(ctx, request, image.topics[name])
     if not ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, name):
         return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
@@ -173,7 +173,9 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _topic(ctx: Context, request: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
+def _topic(
+    ctx: RequestContext, request: MetadataRequest, topic: TopicImage
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -183,20 +185,22 @@ def _topic(ctx: Context, request: MetadataRequest, topic: Topic) -> MetadataResp
     )
 
 
-def _operations(ctx: Context, request: MetadataRequest, name: str) -> int:
+def _operations(ctx: RequestContext, request: MetadataRequest, name: str) -> int:
     if not request.include_topic_authorized_operations:
-        return NOT_ASKED
+        return NO_AUTHORIZED_OPERATIONS
     return ctx.operations(AclResource.TOPIC, name)
 
 
-def cluster_operations(ctx: Context) -> int:
-    """Nothing at all for a client that may not DESCRIBE the cluster."""
+def cluster_operations(ctx: RequestContext) -> int:
+    """No operations for a client that may not DESCRIBE the cluster."""
     if not ctx.may(AclOperation.DESCRIBE, AclResource.CLUSTER, quiet=True):
         return 0
     return ctx.operations(AclResource.CLUSTER)
 
 
-def _partition(ctx: Context, topic: str, partition: Partition) -> MetadataResponsePartition:
+def _partition(
+    ctx: RequestContext, topic: str, partition: PartitionRegistration
+) -> MetadataResponsePartition:
     offline = ctx.broker.offline_replicas(topic, partition)
     reachable = ctx.broker.reachable(ctx.session.listener)
     unreachable = (

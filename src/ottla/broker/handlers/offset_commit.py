@@ -1,9 +1,9 @@
 """OffsetCommit (key 8), v2 to v10.
 
-Stores how far a group has come. Partitions that do not exist are refused one by one; the others
-are stored together.
+Commits a group's offsets. Partitions that do not exist get an error each; the others are stored
+together.
 
-v2-4  retention of its own           v6   leader epoch (KIP-320)
+v2-4  retention time                 v6   leader epoch (KIP-320)
 v7    static members (KIP-345)       v9   GROUP_ID_NOT_FOUND (KIP-848)
 v10   topic ids (KIP-516)
 """
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.commit_topics import existing, merge
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
+from ottla.broker.commit_topics import merge_responses, split_by_existence
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -29,23 +29,25 @@ TOPIC_IDS_FROM: Final = 10
 
 
 def handle(
-    ctx: Context, request: OffsetCommitRequest
+    ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    refused = [_take_out_unknown(ctx, topic) for topic in request.topics]
+    refused = [_remove_unknown(ctx, topic) for topic in request.topics]
     topics = request.topics
     request.topics = [topic for topic in topics if topic.partitions]
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
-    groups, answer = ctx.broker.groups, Answer[OffsetCommitResponse]()
+    groups, answer = ctx.broker.groups, Promise[OffsetCommitResponse]()
     outcome = groups.coordinator.offset_commit(
         request, version=ctx.version, token=answer, now_ms=ctx.now_ms
     )
     groups.carry_out(outcome, ctx.now_ms)
-    return then(answer.result(), lambda response: _merge(refused, topics, response))
+    return answer.then(lambda response: _merge(refused, topics, response)).result()
 
 
-def _take_out_unknown(ctx: Context, topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
-    """Leave in a topic of the request only what exists; it gets its name and its id."""
+def _remove_unknown(
+    ctx: RequestContext, topic: OffsetCommitRequestTopic
+) -> OffsetCommitResponseTopic:
+    """Keep only existing partitions in a topic of the request, and fill in its name and id."""
     image = ctx.broker.image
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if ctx.version >= TOPIC_IDS_FROM:
@@ -57,7 +59,7 @@ def _take_out_unknown(ctx: Context, topic: OffsetCommitRequestTopic) -> OffsetCo
         topic.topic_id = known.id
         count = len(known.partitions)
     refused = OffsetCommitResponseTopic(topic.name, topic.topic_id)
-    topic.partitions, others = existing(topic.partitions, count)
+    topic.partitions, others = split_by_existence(topic.partitions, count)
     refused.partitions = [OffsetCommitResponsePartition(index, unknown) for index in others]
     return refused
 
@@ -67,5 +69,5 @@ def _merge(
     topics: list[OffsetCommitRequestTopic],
     response: OffsetCommitResponse,
 ) -> OffsetCommitResponse:
-    merge(refused, topics, response.topics)
+    merge_responses(refused, topics, response.topics)
     return OffsetCommitResponse(topics=refused)

@@ -1,14 +1,14 @@
 """OffsetDelete (key 47), v0 (KIP-496).
 
-Forgets what a group has committed for some partitions, unless its members consume their topic.
+Deletes a group's committed offsets of some partitions, unless its members consume their topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -20,19 +20,21 @@ from ottla.wire.messages.offset_delete import (
 
 
 def handle(
-    ctx: Context, request: OffsetDeleteRequest
+    ctx: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-    refused = [_take_out_unknown(ctx, topic) for topic in request.topics]
+    refused = [_remove_unknown(ctx, topic) for topic in request.topics]
     refused = [topic for topic in refused if topic.partitions]
     request.topics = [topic for topic in request.topics if topic.partitions]
-    groups, answer = ctx.broker.groups, Answer[OffsetDeleteResponse]()
+    groups, answer = ctx.broker.groups, Promise[OffsetDeleteResponse]()
     outcome = groups.coordinator.offset_delete(request, token=answer, now_ms=ctx.now_ms)
     groups.carry_out(outcome, ctx.now_ms)
-    return then(answer.result(), lambda response: _merge(refused, response))
+    return answer.then(lambda response: _merge(refused, response)).result()
 
 
-def _take_out_unknown(ctx: Context, topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
-    """Leave in a topic of the request only what exists."""
+def _remove_unknown(
+    ctx: RequestContext, topic: OffsetDeleteRequestTopic
+) -> OffsetDeleteResponseTopic:
+    """Keep only existing partitions in a topic of the request."""
     known = ctx.broker.image.topics.get(topic.name)
     count = 0 if known is None else len(known.partitions)
     refused = OffsetDeleteResponseTopic(topic.name)

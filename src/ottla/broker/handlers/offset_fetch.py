@@ -1,8 +1,9 @@
 """OffsetFetch (key 9), v1 to v10.
 
-What a group has committed: -1, and no error, where it has not. Null topics ask for everything.
+Returns a group's committed offsets: -1, and no error, where there is none. Null topics means all of
+them.
 
-v2  an error for the group          v5   leader epoch (KIP-320)     v7  require stable (KIP-447)
+v2  group-level error               v5   leader epoch (KIP-320)     v7  require stable (KIP-447)
 v8  several groups (KIP-709)        v9   member epoch (KIP-848)     v10 topic ids (KIP-516)
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.auth.acls import AclOperation, AclResource
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -32,17 +33,17 @@ TOPIC_IDS_FROM: Final = 10
 
 
 def handle(
-    ctx: Context, request: OffsetFetchRequest
+    ctx: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """What others are about to commit may be in it: nobody reads it before it is committed."""
+    """Answer when everything read is committed: it may include offsets that are being stored."""
     response = _read(ctx, request)
-    asked = [request.group_id]
+    requested = [request.group_id]
     if ctx.version >= SEVERAL_GROUPS_FROM:
-        asked = [group.group_id for group in request.groups]
-    return ctx.broker.groups.read(response, asked)
+        requested = [group.group_id for group in request.groups]
+    return ctx.broker.groups.read_committed(response, requested)
 
 
-def _read(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def _read(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if ctx.version >= SEVERAL_GROUPS_FROM:
         stable = request.require_stable
         return OffsetFetchResponse(groups=[_fetch(ctx, group, stable) for group in request.groups])
@@ -53,11 +54,13 @@ def _read(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
             for topic in request.topics
         ]
     group = OffsetFetchRequestGroup(request.group_id, topics=topics)
-    return _as_one(_fetch(ctx, group, request.require_stable))
+    return _single_group(_fetch(ctx, group, request.require_stable))
 
 
-def _fetch(ctx: Context, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
-    """What the client may see of it."""
+def _fetch(
+    ctx: RequestContext, group: OffsetFetchRequestGroup, stable: bool
+) -> OffsetFetchResponseGroup:
+    """Leave in the response only what the client may see."""
     if ctx.rights is None:
         return _committed(ctx, group, stable)
     if not ctx.may(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id):
@@ -68,7 +71,9 @@ def _fetch(ctx: Context, group: OffsetFetchRequestGroup, stable: bool) -> Offset
         )
     if group.topics is None:
         fetched = _committed(ctx, group, stable)
-        fetched.topics = [each for each in fetched.topics if _may_see(ctx, each.name, quiet=True)]
+        fetched.topics = [
+            topic for topic in fetched.topics if _may_see(ctx, topic.name, quiet=True)
+        ]
         return fetched
     allowed: list[OffsetFetchRequestTopics] = []
     denied: list[OffsetFetchRequestTopics] = []
@@ -83,19 +88,19 @@ def _fetch(ctx: Context, group: OffsetFetchRequestGroup, stable: bool) -> Offset
     return fetched
 
 
-def _may_see(ctx: Context, topic: str, *, quiet: bool = False) -> bool:
+def _may_see(ctx: RequestContext, topic: str, *, quiet: bool = False) -> bool:
     return ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, topic, quiet=quiet)
 
 
 def _committed(
-    ctx: Context, group: OffsetFetchRequestGroup, stable: bool
+    ctx: RequestContext, group: OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponseGroup:
     coordinator = ctx.broker.groups.coordinator
     image = ctx.broker.image
     if ctx.version < TOPIC_IDS_FROM:
         for topic in group.topics or ():
             known = image.topics.get(topic.name)
-            if known is not None:  # what was committed for a former topic of that name is not meant
+            if known is not None:  # offsets of a deleted topic with the same name don't count
                 topic.topic_id = known.id
         return coordinator.offset_fetch(group, version=ctx.version, stable=stable)
     unknown: list[OffsetFetchResponseTopics] = []
@@ -107,7 +112,7 @@ def _committed(
         group.topics = [topic for topic in group.topics if topic.name]
     fetched = coordinator.offset_fetch(group, version=ctx.version, stable=stable)
     if group.topics is None:
-        # A topic that is gone has no id any more by which it could be named.
+        # A deleted topic no longer has an id by which the response could name it.
         fetched.topics = [topic for topic in fetched.topics if topic.name in image.topics]
         for answer in fetched.topics:
             answer.topic_id = image.topics[answer.name].id
@@ -127,8 +132,8 @@ def _denied(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResp
     )
 
 
-def _as_one(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    """Before v8 a response is about one group, and its classes have other names."""
+def _single_group(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    """Before v8 a response has one group, and the message classes have other names."""
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=[

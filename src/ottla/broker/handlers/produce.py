@@ -1,11 +1,12 @@
 """Produce (key 0), v3 to v13.
 
-Appends each partition's batch in the order requests arrive; waits for the in-sync replicas only
-when acks is all. With acks 0 there is no response: an error closes the connection, which is all
-that such a client can notice.
+Appends each partition's batch in the order in which requests arrive; waits for the in-sync replicas
+only when acks is all. With acks 0 there is no response: an error closes the connection, because
+that is all such a client can notice.
 
-A transaction's batches are taken where the partition is in its producer's transaction, which is
-checked once (see `ottla.broker.verification`). Older clients are told so in codes that they know.
+A transactional batch is accepted only if the partition is in the producer's transaction, which the
+coordinator confirms once (see `ottla.broker.verification`). Older clients get error codes that they
+know.
 
 v5   log start offset             v7   zstd (KIP-110)          v8   per-record errors (KIP-467)
 v10  leader hints (KIP-951)       v11  TRANSACTION_ABORTABLE (KIP-890)
@@ -18,11 +19,11 @@ import asyncio
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.broker.acknowledging import Acknowledging, Awaited
-from ottla.broker.context import Context, Response
-from ottla.broker.journal import Answer, answer_of
-from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
-from ottla.broker.verification import Writer
+from ottla.broker.delayed_produce import DelayedProduce, ProducePartitionStatus
+from ottla.broker.leader_hints import MOVED, leader_endpoints, leader_hint
+from ottla.broker.promise import Promise, await_response
+from ottla.broker.request_context import RequestContext, Response
+from ottla.broker.verification import TransactionProducer
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import (
@@ -54,51 +55,53 @@ ABORTABLE_FROM: Final = 11
 ADDS_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
 MAGIC_POSITION: Final = 16
-ATTRIBUTES_POSITION: Final = CRC_DATA_POSITION + 1  # in a batch, the byte that has the flags
+ATTRIBUTES_POSITION: Final = CRC_DATA_POSITION + 1  # the byte of a batch that has the flags
 PRODUCER_POSITION: Final = 43
 PRODUCER: Final = Struct(">qhi")  # id, epoch, first sequence
-TRY_AGAIN: Final = (
+RETRIABLE: Final = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-Barred = dict[tuple[str, int], KafkaError]  # which partitions may not be written to, and why
-Ready = tuple[Barred | None, Barred | None]
-ADMIN_CLIENT: Final = "__admin_client"  # whoever calls itself so may write to internal topics
+RejectedPartitions = dict[
+    tuple[str, int], KafkaError
+]  # partitions that reject their batch, and why
+Rejections = tuple[RejectedPartitions | None, RejectedPartitions | None]
+ADMIN_CLIENT: Final = "__admin_client"  # a client with this id may write to internal topics
 
 
-def handle(ctx: Context, request: ProduceRequest) -> Response:
+def handle(ctx: RequestContext, request: ProduceRequest) -> Response:
     if request.transactional_id is None and not ctx.broker.schema_validation.on:
         return _produce(ctx, request, None, None)
     ready = _ready(ctx, request)
-    if ready.given:
-        return _produce(ctx, request, *ready.response)
+    if ready.is_resolved:
+        return _produce(ctx, request, *ready.value)
     return _produce_later(ctx, request, ready)
 
 
-def _ready(ctx: Context, request: ProduceRequest) -> Answer[Ready]:
-    """When nothing has to be asked any more. Schemas come first, because what a transaction's
-    coordinator says holds only in the moment in which it says it."""
-    ready = Answer[Ready]()
+def _ready(ctx: RequestContext, request: ProduceRequest) -> Promise[Rejections]:
+    """Resolves when schemas and transactions are verified. Schemas come first, because the answer
+    of a transaction's coordinator holds only at the moment in which it is given."""
+    ready = Promise[Rejections]()
 
-    def verify(refused: Barred) -> None:
+    def verify(invalid: RejectedPartitions) -> None:
         if request.transactional_id is None:
-            ready.give((None, refused or None))
+            ready.resolve((None, invalid or None))
             return
         ctx.now_ms = ctx.broker.clock.now_ms()
         verified = _verify(ctx, request, request.transactional_id)
-        verified.when(lambda barred: ready.give((barred, refused or None)))
+        verified.then(lambda rejected: ready.resolve((rejected, invalid or None)))
 
     if ctx.broker.schema_validation.on:
-        ctx.broker.schema_validation.check(_validated(ctx, request)).when(verify)
+        ctx.broker.schema_validation.check(_batches_to_validate(ctx, request)).then(verify)
     else:
         verify({})
     return ready
 
 
-def _validated(
-    ctx: Context, request: ProduceRequest
+def _batches_to_validate(
+    ctx: RequestContext, request: ProduceRequest
 ) -> list[tuple[Partition, PartitionProduceData]]:
     """The batches for topics whose records must name their schemas."""
     found: list[tuple[Partition, PartitionProduceData]] = []
@@ -106,20 +109,25 @@ def _validated(
         name = topic.name
         if ctx.version >= TOPIC_IDS_FROM:
             name = ctx.broker.image.topic_name(topic.topic_id)
-        held = ctx.broker.partitions.of_topic(name)
-        for asked in topic.partition_data:
-            partition = held.get(asked.index) or ctx.broker.partitions.made(name, asked.index)
+        hosted = ctx.broker.partitions.of_topic(name)
+        for requested in topic.partition_data:
+            partition = hosted.get(requested.index) or ctx.broker.partitions.made(
+                name, requested.index
+            )
             if partition is None or not partition.leads or not partition.log.validates_schemas:
-                continue  # refused in its turn, or taken as it is
-            if asked.records:
-                found.append((partition, asked))
+                continue  # `_produce` refuses it, or appends it unchecked
+            if requested.records:
+                found.append((partition, requested))
     return found
 
 
-def _produce_later(ctx: Context, request: ProduceRequest, ready: Answer[Ready]) -> Response:
-    """A registry or the transaction's coordinator is asked. Nothing of this client may overtake it.
+def _produce_later(
+    ctx: RequestContext, request: ProduceRequest, ready: Promise[Rejections]
+) -> Response:
+    """Wait for the schema registry or the transaction's coordinator.
 
-    The records lie in a buffer that is used again meanwhile; they are kept.
+    The session is held meanwhile, so that no later request of this client overtakes this one. The
+    records are copied, because the connection reuses the buffer that they lie in.
     """
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -128,7 +136,7 @@ def _produce_later(ctx: Context, request: ProduceRequest, ready: Answer[Ready]) 
     ctx.session.hold(True)
     appended: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-    def go_on(known: Ready) -> None:
+    def append(known: Rejections) -> None:
         ctx.now_ms = ctx.broker.clock.now_ms()
         try:
             answer = _produce(ctx, request, *known)
@@ -138,37 +146,40 @@ def _produce_later(ctx: Context, request: ProduceRequest, ready: Answer[Ready]) 
             appended.set_result(answer)
         ctx.session.hold(False)
 
-    ready.when(go_on)
-    return answer_of(appended)
+    ready.then(append)
+    return await_response(appended)
 
 
 def _produce(
-    ctx: Context, request: ProduceRequest, barred: Barred | None, refused: Barred | None
+    ctx: RequestContext,
+    request: ProduceRequest,
+    rejected: RejectedPartitions | None,
+    invalid: RejectedPartitions | None,
 ) -> Response:
-    """`barred`: for batches of transactions; `refused`: because of their schemas."""
+    """`rejected` rejects transactional batches, `invalid` batches with wrong schemas."""
     version, now_ms = ctx.version, ctx.now_ms
     failed: KafkaError | None = None
     topics = []
-    awaited: list[Awaited] | None = [] if request.acks == ACKS_ALL else None
+    pending: list[ProducePartitionStatus] | None = [] if request.acks == ACKS_ALL else None
     for topic in request.topic_data:
         if version >= TOPIC_IDS_FROM:
             name = ctx.broker.image.topic_name(topic.topic_id)
         else:
             name = topic.name
-        held = ctx.broker.partitions.of_topic(name)
+        hosted = ctx.broker.partitions.of_topic(name)
         answers = []
         for data in topic.partition_data:
             try:
-                partition = held.get(data.index) or ctx.broker.partitions.made(name, data.index)
+                partition = hosted.get(data.index) or ctx.broker.partitions.made(name, data.index)
                 if partition is None:
                     raise _missing(ctx, name, data.index)
                 if name[:2] == "__":
                     _check_internal(ctx, name)
                 if request.acks not in ACKS:
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-                if refused is not None and (name, data.index) in refused:
-                    raise refused[name, data.index]
-                answers.append(_append(partition, barred, data, version, now_ms, awaited))
+                if invalid is not None and (name, data.index) in invalid:
+                    raise invalid[name, data.index]
+                answers.append(_append(partition, rejected, data, version, now_ms, pending))
             except KafkaError as error:
                 failed = error
                 answers.append(_refused(data.index, error))
@@ -182,24 +193,24 @@ def _produce(
             raise ProtocolError(f"a produce with acks=0 failed: {failed}")
         return None
     response = ProduceResponse(responses=topics)
-    if awaited:
-        waiting = Acknowledging(response, lambda known: _hinted(ctx, known))
-        return waiting.wait(awaited, request.timeout)
-    return response if failed is None else _hinted(ctx, response)
+    if pending:
+        waiting = DelayedProduce(response, lambda known: _with_leader_hints(ctx, known))
+        return waiting.wait(pending, request.timeout)
+    return response if failed is None else _with_leader_hints(ctx, response)
 
 
 def _append(
     partition: Partition,
-    barred: Barred | None,
-    asked: PartitionProduceData,
+    rejected: RejectedPartitions | None,
+    requested: PartitionProduceData,
     version: int,
     now_ms: int,
-    awaited: list[Awaited] | None,
+    pending: list[ProducePartitionStatus] | None,
 ) -> PartitionProduceResponse:
-    data = asked.records
-    assert not isinstance(data, FileSlice)  # a request's records lie in its frame
+    data = requested.records
+    assert not isinstance(data, FileSlice)  # the records of a request lie in its frame
     if data is None or not len(data):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request carries one batch")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "A produce request has one batch per partition.")
     if version < ZSTD_FROM and uses_zstd(data):
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later"
@@ -209,41 +220,42 @@ def _append(
         and data[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT
         and data[MAGIC_POSITION] == MAGIC
     ):
-        if barred is None:
+        if rejected is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if (partition.topic, partition.index) in barred:
-            raise barred[partition.topic, partition.index]
-    if awaited is not None and partition.followers is not None:
+        if (partition.topic, partition.index) in rejected:
+            raise rejected[partition.topic, partition.index]
+    if pending is not None and partition.followers is not None:
+        # Before the append, so that a batch which is refused leaves no trace in the log.
         partition.check_leads()
         partition.check_min_isr()
     appended = partition.append(memoryview(data), now_ms)
     answer = PartitionProduceResponse(
-        index=asked.index,
+        index=requested.index,
         base_offset=appended.first_offset,
         log_append_time=appended.append_time_ms,
         log_start_offset=appended.log_start_offset,
     )
-    if awaited is not None and partition.followers is not None:
-        awaited.append(Awaited(partition, appended.last_offset + 1, answer))
+    if pending is not None and partition.followers is not None:
+        pending.append(ProducePartitionStatus(partition, appended.last_offset + 1, answer))
     return answer
 
 
-def _missing(ctx: Context, name: str, index: int) -> KafkaError:
+def _missing(ctx: RequestContext, name: str, index: int) -> KafkaError:
     if not name and ctx.version >= TOPIC_IDS_FROM:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     return ctx.broker.partitions.missing(name, index)
 
 
-def _check_internal(ctx: Context, name: str) -> None:
-    """What the coordinators keep in their topics is not for everybody to write."""
+def _check_internal(ctx: RequestContext, name: str) -> None:
+    """Clients may not write to the coordinators' topics."""
     if name in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}"
         )
 
 
-def _hinted(ctx: Context, response: ProduceResponse) -> ProduceResponse:
-    """KIP-951: with the leaders of partitions that are not ours."""
+def _with_leader_hints(ctx: RequestContext, response: ProduceResponse) -> ProduceResponse:
+    """KIP-951: add the current leaders of partitions that this broker does not lead."""
     if ctx.version < HINTS_FROM:
         return response
     leaders = set()
@@ -252,12 +264,12 @@ def _hinted(ctx: Context, response: ProduceResponse) -> ProduceResponse:
             if answer.error_code not in MOVED:
                 continue
             name = topic.name or ctx.broker.image.topic_name(topic.topic_id)
-            hint = leader_of(ctx.broker, name, answer.index)
+            hint = leader_hint(ctx.broker.image, name, answer.index)
             if hint is not None:
                 answer.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
                 leaders.add(hint.leader_id)
     if leaders:
-        nodes = nodes_of(ctx.broker, leaders, ctx.session.listener)
+        nodes = leader_endpoints(ctx.broker.image, leaders, ctx.session.listener)
         response.node_endpoints = [NodeEndpoint(*node) for node in nodes]
     return response
 
@@ -265,8 +277,8 @@ def _hinted(ctx: Context, response: ProduceResponse) -> ProduceResponse:
 # Transactions
 
 
-class Batch(NamedTuple):
-    """A transactional batch of the request: what its header says of its producer."""
+class TransactionalBatch(NamedTuple):
+    """A transactional batch of the request, with the producer fields of its header."""
 
     partition: Partition
     producer_id: int
@@ -274,88 +286,96 @@ class Batch(NamedTuple):
     base_sequence: int
 
 
-def _verify(ctx: Context, request: ProduceRequest, transactional_id: str) -> Answer[Barred]:
-    """Partitions to which the request's transactional batches may not be appended, and why."""
-    verified = Answer[Barred]()
+def _verify(
+    ctx: RequestContext, request: ProduceRequest, transactional_id: str
+) -> Promise[RejectedPartitions]:
+    """Resolves to the partitions that reject the request's transactional batches, and why."""
+    verified = Promise[RejectedPartitions]()
     batches = _transactional(ctx, request)
-    begins: list[Batch] = []
-    for each in batches:
-        if each[1:3] != batches[0][1:3]:
-            verified.give(_mixed(batches))
+    first_batches: list[TransactionalBatch] = []
+    for batch in batches:
+        if batch[1:3] != batches[0][1:3]:
+            verified.resolve(_mixed_producers(batches))
             return verified
-        producer = each.partition.log.producer(each.producer_id)
-        if producer is None or not producer.in_transaction(each.producer_epoch):
-            begins.append(each)
-    if not begins:
-        verified.give({})
+        producer = batch.partition.log.producer(batch.producer_id)
+        if producer is None or not producer.in_transaction(batch.producer_epoch):
+            first_batches.append(batch)
+    if not first_batches:
+        verified.resolve({})
         return verified
-    writer = Writer(
+    writer = TransactionProducer(
         transactional_id,
-        begins[0].producer_id,
-        begins[0].producer_epoch,
+        first_batches[0].producer_id,
+        first_batches[0].producer_epoch,
         adds=ctx.version >= ADDS_FROM,
         knows_abortable=ctx.version >= ABORTABLE_FROM,
     )
-    partitions = [each.partition for each in begins]
+    partitions = [batch.partition for batch in first_batches]
     answer = ctx.broker.verification.verify(writer, partitions, ctx.now_ms)
-    answer.when(lambda codes: verified.give(_verified(begins, writer, codes)))
+    answer.then(lambda codes: verified.resolve(_verified(first_batches, writer, codes)))
     return verified
 
 
 def _verified(
-    begins: list[Batch], writer: Writer, codes: dict[tuple[str, int], ErrorCode]
-) -> Barred:
-    barred = {place: _barred(code, writer) for place, code in codes.items()}
-    for each in begins if writer.adds else ():
-        place = (each.partition.topic, each.partition.index)
-        if place not in barred and each.base_sequence != 0 and _is_new(each):
-            barred[place] = KafkaError(
+    first_batches: list[TransactionalBatch],
+    writer: TransactionProducer,
+    codes: dict[tuple[str, int], ErrorCode],
+) -> RejectedPartitions:
+    rejected = {key: _rejection(code, writer) for key, code in codes.items()}
+    for batch in first_batches if writer.adds else ():
+        key = (batch.partition.topic, batch.partition.index)
+        if key not in rejected and batch.base_sequence != 0 and _is_new_producer(batch):
+            rejected[key] = KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"sequence {each.base_sequence} of producer {each.producer_id}, which has no "
+                f"sequence {batch.base_sequence} of producer {batch.producer_id}, which has no "
                 f"records here: a transaction begins with 0",
             )
-    return barred
+    return rejected
 
 
-def _mixed(batches: list[Batch]) -> Barred:
+def _mixed_producers(batches: list[TransactionalBatch]) -> RejectedPartitions:
     mixed = KafkaError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         "Transactional records contained more than one producer ID",
     )
-    return {(each.partition.topic, each.partition.index): mixed for each in batches}
+    return {(batch.partition.topic, batch.partition.index): mixed for batch in batches}
 
 
-def _transactional(ctx: Context, request: ProduceRequest) -> list[Batch]:
-    """The batches of a transaction. Ones that are no batches are refused in their turn."""
-    found: list[Batch] = []
+def _transactional(ctx: RequestContext, request: ProduceRequest) -> list[TransactionalBatch]:
+    """The transactional batches. `_append` refuses what is not a batch at all."""
+    found: list[TransactionalBatch] = []
     for topic in request.topic_data:
         name = topic.name
         if ctx.version >= TOPIC_IDS_FROM:
             name = ctx.broker.image.topic_name(topic.topic_id)
-        held = ctx.broker.partitions.of_topic(name)
-        for asked in topic.partition_data:
-            data = asked.records
-            partition = held.get(asked.index) or ctx.broker.partitions.made(name, asked.index)
+        hosted = ctx.broker.partitions.of_topic(name)
+        for requested in topic.partition_data:
+            data = requested.records
+            partition = hosted.get(requested.index) or ctx.broker.partitions.made(
+                name, requested.index
+            )
             if partition is None or data is None or len(data) < BATCH_OVERHEAD:
                 continue
             if not partition.leads:
-                continue  # refused, whatever its transaction is
+                continue  # `_produce` refuses it anyway
             assert not isinstance(data, FileSlice)
             if data[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT and data[MAGIC_POSITION] == MAGIC:
-                found.append(Batch(partition, *PRODUCER.unpack_from(data, PRODUCER_POSITION)))
+                found.append(
+                    TransactionalBatch(partition, *PRODUCER.unpack_from(data, PRODUCER_POSITION))
+                )
     return found
 
 
-def _is_new(batch: Batch) -> bool:
+def _is_new_producer(batch: TransactionalBatch) -> bool:
     producer = batch.partition.log.producer(batch.producer_id)
     return producer is None or not producer.batches
 
 
-def _barred(code: ErrorCode, writer: Writer) -> KafkaError:
-    """What producers do not know to try again is told as something that they do."""
+def _rejection(code: ErrorCode, writer: TransactionProducer) -> KafkaError:
+    """The error for the producer; NOT_ENOUGH_REPLICAS stands for those it would not retry."""
     if code is ErrorCode.INVALID_TXN_STATE:
         return KafkaError(code, "Partition was not added to the transaction")
-    if code in TRY_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not writer.adds):
+    if code in RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not writer.adds):
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             "Unable to verify the partition has been added to the transaction. "

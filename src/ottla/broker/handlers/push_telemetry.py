@@ -1,18 +1,18 @@
 """PushTelemetry (key 72), v0 (KIP-714).
 
-Takes a client's metrics, which are checked and dropped: see broker/telemetry.py. Refused are those
-that come too early, too large, compressed in an unknown way, after the last one, or for a
-subscription that has changed; the client then asks for its subscription again.
+Takes a client's metrics, checks them and drops them (see broker/telemetry.py). A push is refused if
+it comes too early or after the terminating one, is too large, has an unknown compression, or is for
+a subscription that has changed; the client then asks for its subscription again.
 """
 
 from __future__ import annotations
 
-from ottla.broker.context import Context
+from ottla.broker.request_context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 
-def handle(ctx: Context, request: PushTelemetryRequest) -> PushTelemetryResponse:
+def handle(ctx: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     broker = ctx.broker
     try:
         broker.telemetry.push(

@@ -1,18 +1,18 @@
 """ReadShareGroupState (key 84), v0 (KIP-932).
 
-The leader of a partition asks what is kept of it for a share group. From then on, leaders with an
-older epoch are refused.
+The leader of a partition reads a share group's state of it from the share coordinator. From then
+on, leaders with an older epoch are fenced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
-from ottla.broker.share_serving import checked, for_each
-from ottla.broker.share_states import Found
-from ottla.coordinator.share.records import StateKey
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
+from ottla.broker.share.coordinator_requests import authorized_state, serve_coordinator_requests
+from ottla.broker.share.coordinator_service import StateResult
+from ottla.coordinator.share.state_records import SharePartitionKey
 from ottla.errors import KafkaError
 from ottla.wire.messages.read_share_group_state import (
     PartitionData,
@@ -25,25 +25,30 @@ from ottla.wire.messages.read_share_group_state import (
 
 
 def handle(
-    ctx: Context, request: ReadShareGroupStateRequest
+    ctx: RequestContext, request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
-    topics = for_each(request.group_id, request.topics, lambda key, asked: _read(ctx, key, asked))
-    return then(
-        topics.result(),
-        lambda results: ReadShareGroupStateResponse([ReadStateResult(*each) for each in results]),
+    topics = serve_coordinator_requests(
+        request.group_id, request.topics, lambda key, requested: _read(ctx, key, requested)
     )
+    return topics.then(
+        lambda results: ReadShareGroupStateResponse(
+            [ReadStateResult(*result) for result in results]
+        )
+    ).result()
 
 
-def _read(ctx: Context, key: StateKey, asked: PartitionData) -> Answer[PartitionResult]:
+def _read(
+    ctx: RequestContext, key: SharePartitionKey, requested: PartitionData
+) -> Promise[PartitionResult]:
     states = ctx.broker.shares.states
 
-    def ask() -> Answer[Found]:
-        return states.read(key, leader_epoch=asked.leader_epoch, now_ms=ctx.now_ms)
+    def ask() -> Promise[StateResult]:
+        return states.read(key, leader_epoch=requested.leader_epoch, now_ms=ctx.now_ms)
 
-    return checked(ctx, key, ask).map(lambda found: _result(key, found))
+    return authorized_state(ctx, key, ask).then(lambda found: _result(key, found))
 
 
-def _result(key: StateKey, found: Found) -> PartitionResult:
+def _result(key: SharePartitionKey, found: StateResult) -> PartitionResult:
     if isinstance(found, KafkaError):
         return PartitionResult(key.partition, found.code, found.message or None)
     return PartitionResult(

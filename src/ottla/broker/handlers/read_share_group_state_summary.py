@@ -1,19 +1,19 @@
 """ReadShareGroupStateSummary (key 87), v0 to v1 (KIP-932).
 
-A group coordinator asks how far a share group has come, without the states of single records.
+A group coordinator reads the start offset of a share-partition, without the states of records.
 
-v1  how many records are done with (KIP-1226)
+v1  delivery complete count (KIP-1226)
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
-from ottla.broker.share_serving import checked, for_each
-from ottla.broker.share_states import Found
-from ottla.coordinator.share.records import StateKey
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
+from ottla.broker.share.coordinator_requests import authorized_state, serve_coordinator_requests
+from ottla.broker.share.coordinator_service import StateResult
+from ottla.coordinator.share.state_records import SharePartitionKey
 from ottla.errors import KafkaError
 from ottla.wire.messages.read_share_group_state_summary import (
     PartitionResult,
@@ -24,24 +24,25 @@ from ottla.wire.messages.read_share_group_state_summary import (
 
 
 def handle(
-    ctx: Context, request: ReadShareGroupStateSummaryRequest
+    ctx: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
-    topics = for_each(request.group_id, request.topics, lambda key, _: _summary(ctx, key))
-    return then(
-        topics.result(),
-        lambda results: ReadShareGroupStateSummaryResponse(
-            [ReadStateSummaryResult(*each) for each in results]
-        ),
+    topics = serve_coordinator_requests(
+        request.group_id, request.topics, lambda key, _: _summary(ctx, key)
     )
+    return topics.then(
+        lambda results: ReadShareGroupStateSummaryResponse(
+            [ReadStateSummaryResult(*result) for result in results]
+        )
+    ).result()
 
 
-def _summary(ctx: Context, key: StateKey) -> Answer[PartitionResult]:
+def _summary(ctx: RequestContext, key: SharePartitionKey) -> Promise[PartitionResult]:
     states = ctx.broker.shares.states
-    found = checked(ctx, key, lambda: states.summary(key, ctx.now_ms))
-    return found.map(lambda state: _result(key, state))
+    found = authorized_state(ctx, key, lambda: states.summary(key, ctx.now_ms))
+    return found.then(lambda state: _result(key, state))
 
 
-def _result(key: StateKey, found: Found) -> PartitionResult:
+def _result(key: SharePartitionKey, found: StateResult) -> PartitionResult:
     if isinstance(found, KafkaError):
         return PartitionResult(key.partition, found.code, found.message or None)
     return PartitionResult(

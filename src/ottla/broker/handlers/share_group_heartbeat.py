@@ -1,43 +1,43 @@
 """ShareGroupHeartbeat (key 76), v1 (KIP-932).
 
-A member says what it wants to read and is told what it shall: partitions, which it may share with
+A member reports its subscription and gets its assignment: partitions, which it may share with
 others. Epoch 0 joins, -1 leaves.
 
-Partitions get a state before they are assigned, so this API creates `__share_group_state` when the
-first member comes. Kafka initializes states after it has answered, and assigns with the next
-heartbeat; here the answer waits for the states, and a member gets its partitions at once.
+Partitions need a state before they are assigned, so this API creates `__share_group_state` when the
+first member joins. Kafka initializes states after the response and assigns with the next heartbeat;
+here the response waits for the states, so that a member gets its partitions at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, all_of
-from ottla.broker.share_states import Found
-from ottla.coordinator.share.coordination import heartbeat, missing_states
-from ottla.coordinator.share.keys import StatePartitions
-from ottla.coordinator.share.records import STATE_TOPIC, UNKNOWN, StateKey
-from ottla.coordinator.share.requests import JOINS, Beat
+from ottla.broker.promise import Promise, all_of
+from ottla.broker.request_context import RequestContext
+from ottla.broker.share.coordinator_service import StateResult
+from ottla.coordinator.share.group_records import StatePartitions
+from ottla.coordinator.share.group_requests import heartbeat, missing_states
+from ottla.coordinator.share.heartbeat import JOIN_EPOCH, ShareHeartbeat
+from ottla.coordinator.share.state_records import STATE_TOPIC, UNKNOWN, SharePartitionKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
 
-Made = dict[bytes, StatePartitions]  # partitions that have a state now, by their topic's id
+InitializedStates = dict[bytes, StatePartitions]  # partitions that now have a state, by topic id
 
 
 def handle(
-    ctx: Context, request: ShareGroupHeartbeatRequest
+    ctx: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
-    if request.member_epoch == JOINS and STATE_TOPIC not in ctx.broker.image.topics:
+    if request.member_epoch == JOIN_EPOCH and STATE_TOPIC not in ctx.broker.image.topics:
         return _create_and_answer(ctx, request)
     return _answer(ctx, request)
 
 
 async def _create_and_answer(
-    ctx: Context, request: ShareGroupHeartbeatRequest
+    ctx: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse:
     try:
         await ctx.broker.auto_create(STATE_TOPIC)
@@ -49,21 +49,21 @@ async def _create_and_answer(
 
 
 def _answer(
-    ctx: Context, request: ShareGroupHeartbeatRequest
+    ctx: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
-    answer = Answer[ShareGroupHeartbeatResponse]()
-    _initialize(ctx, request).when(lambda made: _beat(ctx, request, made, answer))
+    answer = Promise[ShareGroupHeartbeatResponse]()
+    _initialize(ctx, request).then(lambda made: _heartbeat(ctx, request, made, answer))
     return answer.result()
 
 
-def _beat(
-    ctx: Context,
+def _heartbeat(
+    ctx: RequestContext,
     request: ShareGroupHeartbeatRequest,
-    initialized: Made,
-    answer: Answer[ShareGroupHeartbeatResponse],
+    initialized: InitializedStates,
+    answer: Promise[ShareGroupHeartbeatResponse],
 ) -> None:
     groups, now_ms = ctx.broker.groups, ctx.broker.clock.now_ms()
-    beat = Beat(
+    beat = ShareHeartbeat(
         request,
         client_id=ctx.client_id or "",
         client_host=f"/{ctx.session.client_host}",
@@ -73,31 +73,32 @@ def _beat(
     groups.carry_out(heartbeat(groups.coordinator, beat, token=answer, now_ms=now_ms), now_ms)
 
 
-def _initialize(ctx: Context, request: ShareGroupHeartbeatRequest) -> Answer[Made]:
-    """Make the states that this heartbeat needs; what fails is tried again with the next one."""
+def _initialize(
+    ctx: RequestContext, request: ShareGroupHeartbeatRequest
+) -> Promise[InitializedStates]:
+    """Initialize the states that this heartbeat needs; the next one retries what fails."""
     epoch, missing = missing_states(ctx.broker.groups.coordinator, request)
     keys = [
-        StateKey(request.group_id, topic_id, index)
+        SharePartitionKey(request.group_id, topic_id, index)
         for topic_id, topic in missing.items()
         for index in topic.partitions
     ]
     persister = ctx.broker.shares.persister
-    made = Answer[Made]()
-    all_of(
+    initialized = all_of(
         [
             persister.initialize(key, state_epoch=epoch, start_offset=UNKNOWN, now_ms=ctx.now_ms)
             for key in keys
         ]
-    ).when(lambda found: made.give(_made(ctx, keys, found, missing)))
-    return made
+    )
+    return initialized.then(lambda found: _initialized(ctx, keys, found, missing))
 
 
-def _made(
-    ctx: Context,
-    keys: list[StateKey],
-    found: list[Found],
+def _initialized(
+    ctx: RequestContext,
+    keys: list[SharePartitionKey],
+    found: list[StateResult],
     missing: Mapping[bytes, StatePartitions],
-) -> Made:
+) -> InitializedStates:
     done: dict[bytes, list[int]] = {}
     for key, state in zip(keys, found, strict=True):
         if not isinstance(state, KafkaError):

@@ -1,7 +1,7 @@
 """SyncGroup (key 14), v0 to v5.
 
-Gives a member its assignment. Answered when the leader of the group has sent its own SyncGroup,
-with everybody's assignments, and these are stored.
+Gives a member its assignment. The response is sent when the group's leader has sent its SyncGroup
+with all assignments, and these are stored.
 
 v3  static members (KIP-345)         v5  protocol type and name (KIP-559)
 """
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from asyncio import Future
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(
-    ctx: Context, request: SyncGroupRequest
+    ctx: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Future[SyncGroupResponse]:
-    groups, answer = ctx.broker.groups, Answer[SyncGroupResponse]()
+    groups, answer = ctx.broker.groups, Promise[SyncGroupResponse]()
     outcome = groups.coordinator.sync_group(
         request, version=ctx.version, token=answer, now_ms=ctx.now_ms
     )

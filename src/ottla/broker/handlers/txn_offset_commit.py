@@ -1,8 +1,8 @@
 """TxnOffsetCommit (key 28), v0 to v6.
 
-Stores how far a group has come as part of a producer's transaction: it holds from the commit marker
-on. Partitions that do not exist are refused one by one; the others are stored together, in the
-group's partition of `__consumer_offsets`, which has to be in the transaction.
+Commits a group's offsets as part of a producer's transaction: they take effect with the commit
+marker. Partitions that do not exist get an error each; the others are stored together, in the
+group's partition of `__consumer_offsets`, which must be part of the transaction.
 
 v2  leader epoch (KIP-320)                v3  member of the group (KIP-447)
 v4  TRANSACTION_ABORTABLE (KIP-890)       v5  adds the partition to the transaction (KIP-890)
@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.commit_topics import existing, merge
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
-from ottla.broker.verification import Writer
-from ottla.coordinator.keys import OFFSETS_TOPIC
-from ottla.coordinator.outcome import coordinator_code
-from ottla.coordinator.replies import txn_commit_error
+from ottla.broker.commit_topics import merge_responses, split_by_existence
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
+from ottla.broker.verification import TransactionProducer
+from ottla.coordinator.records import OFFSETS_TOPIC
+from ottla.coordinator.responses import txn_commit_error
+from ottla.coordinator.result import coordinator_code
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -30,58 +30,58 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-LOADING_FROM: Final = 2  # an older client gives up at COORDINATOR_LOAD_IN_PROGRESS
+LOADING_FROM: Final = 2  # older clients do not retry COORDINATOR_LOAD_IN_PROGRESS
 ABORTABLE_FROM: Final = 4
 ADDS_FROM: Final = 5
 TOPIC_IDS_FROM: Final = 6
 
 
 def handle(
-    ctx: Context, request: TxnOffsetCommitRequest
+    ctx: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    refused = [_take_out_unknown(ctx, topic) for topic in request.topics]
+    refused = [_remove_unknown(ctx, topic) for topic in request.topics]
     topics = request.topics
     request.topics = [topic for topic in topics if topic.partitions]
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
-    answer = Answer[TxnOffsetCommitResponse]()
+    answer = Promise[TxnOffsetCommitResponse]()
     try:
         checked = _check(ctx, request)
     except KafkaError as error:
-        answer.give(_refused(ctx, request, coordinator_code(error.code)))
+        answer.resolve(_refused(ctx, request, coordinator_code(error.code)))
     else:
-        checked.when(lambda code: _commit(ctx, request, code, answer))
-    return then(answer.result(), lambda response: _merge(refused, topics, response))
+        checked.then(lambda code: _commit(ctx, request, code, answer))
+    return answer.then(lambda response: _merge(refused, topics, response)).result()
 
 
-def _check(ctx: Context, request: TxnOffsetCommitRequest) -> Answer[ErrorCode]:
-    """Whether the transaction may write to the group's partition; KafkaError if it is not here."""
+def _check(ctx: RequestContext, request: TxnOffsetCommitRequest) -> Promise[ErrorCode]:
+    """Whether the transaction may write to the group's partition; KafkaError if it isn't here."""
     broker = ctx.broker
     index = broker.groups.coordinator.member_shard_of(request.group_id).partition
     partition = broker.partitions.leading(OFFSETS_TOPIC, index)
-    writer = Writer(
+    writer = TransactionProducer(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         adds=ctx.version >= ADDS_FROM,
         knows_abortable=ctx.version >= ABORTABLE_FROM,
     )
-    checked = Answer[ErrorCode]()
+    checked = Promise[ErrorCode]()
     verified = broker.verification.verify(writer, [partition], ctx.now_ms)
-    verified.when(lambda codes: checked.give(codes.get((OFFSETS_TOPIC, index), ErrorCode.NONE)))
+    verified.then(lambda codes: checked.resolve(codes.get((OFFSETS_TOPIC, index), ErrorCode.NONE)))
     return checked
 
 
 def _commit(
-    ctx: Context,
+    ctx: RequestContext,
     request: TxnOffsetCommitRequest,
     code: ErrorCode,
-    answer: Answer[TxnOffsetCommitResponse],
+    answer: Promise[TxnOffsetCommitResponse],
 ) -> None:
     if code is not ErrorCode.NONE:
-        if code is ErrorCode.NETWORK_EXCEPTION:  # of our own, between brokers
+        if code is ErrorCode.NETWORK_EXCEPTION:  # of a connection between brokers
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        answer.give(_refused(ctx, request, code))
+        answer.resolve(_refused(ctx, request, code))
         return
     groups = ctx.broker.groups
     outcome = groups.coordinator.txn_offset_commit(
@@ -91,17 +91,17 @@ def _commit(
 
 
 def _refused(
-    ctx: Context, request: TxnOffsetCommitRequest, code: ErrorCode
+    ctx: RequestContext, request: TxnOffsetCommitRequest, code: ErrorCode
 ) -> TxnOffsetCommitResponse:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.version < LOADING_FROM:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return txn_commit_error(request.topics, code)
 
 
-def _take_out_unknown(
-    ctx: Context, topic: TxnOffsetCommitRequestTopic
+def _remove_unknown(
+    ctx: RequestContext, topic: TxnOffsetCommitRequestTopic
 ) -> TxnOffsetCommitResponseTopic:
-    """Leave in a topic of the request only what exists; it gets its name and its id."""
+    """Keep only existing partitions in a topic of the request, and fill in its name and id."""
     image = ctx.broker.image
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if ctx.version >= TOPIC_IDS_FROM:
@@ -113,7 +113,7 @@ def _take_out_unknown(
         topic.topic_id = known.id
         count = len(known.partitions)
     refused = TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
-    topic.partitions, others = existing(topic.partitions, count)
+    topic.partitions, others = split_by_existence(topic.partitions, count)
     refused.partitions = [TxnOffsetCommitResponsePartition(index, unknown) for index in others]
     return refused
 
@@ -123,5 +123,5 @@ def _merge(
     topics: list[TxnOffsetCommitRequestTopic],
     response: TxnOffsetCommitResponse,
 ) -> TxnOffsetCommitResponse:
-    merge(refused, topics, response.topics)
+    merge_responses(refused, topics, response.topics)
     return TxnOffsetCommitResponse(topics=refused)

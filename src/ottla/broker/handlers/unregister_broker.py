@@ -1,14 +1,14 @@
 """UnregisterBroker (key 64), v0 (KIP-500).
 
-Forgets a broker that will not come back. One that lives registers anew at once.
+Unregisters a broker that will not come back. A live broker registers again at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.forwarding import by_controller
+from ottla.broker.forwarding import forward_to_controller
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.unregister_broker import (
@@ -17,8 +17,10 @@ from ottla.wire.messages.unregister_broker import (
 )
 
 
-def handle(ctx: Context, request: UnregisterBrokerRequest) -> Awaitable[UnregisterBrokerResponse]:
-    return by_controller(
+def handle(
+    ctx: RequestContext, request: UnregisterBrokerRequest
+) -> Awaitable[UnregisterBrokerResponse]:
+    return forward_to_controller(
         ctx,
         request,
         ApiKey.UNREGISTER_BROKER,
@@ -29,12 +31,14 @@ def handle(ctx: Context, request: UnregisterBrokerRequest) -> Awaitable[Unregist
     )
 
 
-async def _unregister(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+async def _unregister(
+    ctx: RequestContext, request: UnregisterBrokerRequest
+) -> UnregisterBrokerResponse:
     await ctx.broker.controller.unregister(request.broker_id)
     return UnregisterBrokerResponse()
 
 
 def _refused(
-    ctx: Context, request: UnregisterBrokerRequest, error: KafkaError
+    ctx: RequestContext, request: UnregisterBrokerRequest, error: KafkaError
 ) -> UnregisterBrokerResponse:
     return UnregisterBrokerResponse(error_code=error.code, error_message=error.message or None)

@@ -1,19 +1,19 @@
 """UpdateFeatures (key 57), v0 to v2 (KIP-584).
 
-Sets the level of features for the whole cluster: all updates of a request, or none. Every broker
-that is registered must support the level.
+Sets the finalized level of features for the whole cluster: all updates of a request, or none. Every
+registered broker must support the level.
 
-v1  kinds of upgrade, validate only     v2  no results for single features (KIP-1022)
+v1  upgrade types, validate only        v2  no results for single features (KIP-1022)
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
 from ottla.broker.features import finalized
-from ottla.cluster.decisions_features import FeatureUpdate, UpgradeType, update_features
-from ottla.cluster.image import Image
+from ottla.broker.request_context import RequestContext
+from ottla.cluster.feature_updates import FeatureUpdate, UpgradeType, update_features
+from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import Write
 from ottla.errors import KafkaError
 from ottla.wire.messages.update_features import (
@@ -24,22 +24,26 @@ from ottla.wire.messages.update_features import (
 )
 
 
-def handle(ctx: Context, request: UpdateFeaturesRequest) -> Awaitable[UpdateFeaturesResponse]:
+def handle(
+    ctx: RequestContext, request: UpdateFeaturesRequest
+) -> Awaitable[UpdateFeaturesResponse]:
     return _update(ctx, request)
 
 
-async def _update(ctx: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+async def _update(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     broker = ctx.broker
-    updates = [_wanted(each, ctx.version) for each in request.feature_updates]
+    updates = [_wanted(update, ctx.version) for update in request.feature_updates]
 
-    def decide(image: Image) -> list[Write]:
+    def decide(image: MetadataImage) -> list[Write]:
         return update_features(image, finalized(image), updates, broker.node_id)
 
     try:
-        await broker.settings.carry_out(decide, validate_only=request.validate_only)
+        await broker.settings.commit_decision(decide, validate_only=request.validate_only)
     except KafkaError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message or None)
-    results = [] if ctx.version >= 2 else [UpdatableFeatureResult(each.name) for each in updates]
+    results = (
+        [] if ctx.version >= 2 else [UpdatableFeatureResult(update.name) for update in updates]
+    )
     return UpdateFeaturesResponse(results=results)
 
 

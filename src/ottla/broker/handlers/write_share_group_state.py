@@ -1,21 +1,21 @@
 """WriteShareGroupState (key 85), v0 to v1 (KIP-932).
 
-The leader of a partition stores what members of a share group did to its records.
+The leader of a partition stores the states of its records for a share group.
 
-v1  how many records are done with (KIP-1226)
+v1  delivery complete count (KIP-1226)
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, then
-from ottla.broker.share_serving import checked, for_each
-from ottla.broker.share_states import Found
-from ottla.coordinator.share.persister import StateWrite
-from ottla.coordinator.share.records import StateKey
-from ottla.coordinator.share.states import STORABLE, RecordState, StateBatch
+from ottla.broker.promise import Promise
+from ottla.broker.request_context import RequestContext
+from ottla.broker.share.coordinator_requests import authorized_state, serve_coordinator_requests
+from ottla.broker.share.coordinator_service import StateResult
+from ottla.coordinator.share.record_state import STORABLE, RecordState, StateBatch
+from ottla.coordinator.share.shard import SharePartitionWrite
+from ottla.coordinator.share.state_records import SharePartitionKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.write_share_group_state import (
     PartitionData,
@@ -27,42 +27,49 @@ from ottla.wire.messages.write_share_group_state import (
 
 
 def handle(
-    ctx: Context, request: WriteShareGroupStateRequest
+    ctx: RequestContext, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
-    topics = for_each(request.group_id, request.topics, lambda key, asked: _write(ctx, key, asked))
-    return then(
-        topics.result(),
-        lambda results: WriteShareGroupStateResponse([WriteStateResult(*each) for each in results]),
+    topics = serve_coordinator_requests(
+        request.group_id, request.topics, lambda key, requested: _write(ctx, key, requested)
     )
+    return topics.then(
+        lambda results: WriteShareGroupStateResponse(
+            [WriteStateResult(*result) for result in results]
+        )
+    ).result()
 
 
-def _write(ctx: Context, key: StateKey, asked: PartitionData) -> Answer[PartitionResult]:
+def _write(
+    ctx: RequestContext, key: SharePartitionKey, requested: PartitionData
+) -> Promise[PartitionResult]:
     shares = ctx.broker.shares
 
-    def ask() -> Answer[Found]:
-        write = StateWrite(
-            asked.state_epoch,
-            asked.leader_epoch,
-            asked.start_offset,
-            asked.delivery_complete_count,
-            _batches(asked),
+    def ask() -> Promise[StateResult]:
+        write = SharePartitionWrite(
+            requested.state_epoch,
+            requested.leader_epoch,
+            requested.start_offset,
+            requested.delivery_complete_count,
+            _batches(requested),
         )
         return shares.states.write(key, write, ctx.now_ms)
 
-    def result(found: Found) -> PartitionResult:
+    def result(found: StateResult) -> PartitionResult:
         if isinstance(found, KafkaError):
             return PartitionResult(key.partition, found.code, found.message or None)
-        shares.forget(key)  # whoever wrote this leads the partition, and that was not us
+        shares.forget(key)  # the writer leads the partition, so this broker does not
         return PartitionResult(key.partition)
 
-    return checked(ctx, key, ask).map(result)
+    return authorized_state(ctx, key, ask).then(result)
 
 
-def _batches(asked: PartitionData) -> tuple[StateBatch, ...]:
+def _batches(requested: PartitionData) -> tuple[StateBatch, ...]:
     batches = []
-    for each in asked.state_batches:
-        if each.first_offset > each.last_offset or each.delivery_state not in STORABLE:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{each} cannot be stored")
-        state = RecordState(each.delivery_state)
-        batches.append(StateBatch(each.first_offset, each.last_offset, state, each.delivery_count))
+    for batch in requested.state_batches:
+        if batch.first_offset > batch.last_offset or batch.delivery_state not in STORABLE:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{batch} cannot be stored")
+        state = RecordState(batch.delivery_state)
+        batches.append(
+            StateBatch(batch.first_offset, batch.last_offset, state, batch.delivery_count)
+        )
     return tuple(batches)

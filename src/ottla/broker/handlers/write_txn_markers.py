@@ -1,8 +1,8 @@
 """WriteTxnMarkers (key 27), v1 to v2.
 
-A transaction's coordinator has decided: its marker is appended to each partition that this broker
-leads. Answered when the markers are committed; each partition has an answer of its own, and the
-coordinator tries again where it has to.
+Appends a transaction's marker, on behalf of its coordinator, to each partition that this broker
+leads. The response is sent when the markers are committed; each partition has its own error code,
+and the coordinator retries those that failed.
 
 v2  transaction version (KIP-1228): markers of version 2 raise the producer's epoch (KIP-890)
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
-from ottla.broker.journal import Answer, all_of, then
-from ottla.broker.markers import End, write_marker
+from ottla.broker.promise import Promise, all_of
+from ottla.broker.request_context import RequestContext
+from ottla.broker.transaction_markers import TransactionEnd
 from ottla.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -26,15 +26,15 @@ from ottla.wire.messages.write_txn_markers import (
 
 
 def handle(
-    ctx: Context, request: WriteTxnMarkersRequest
+    ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     answers = [answer for marker in request.markers for answer in _write(ctx, marker)]
-    return then(all_of(answers).result(), lambda codes: _response(request, codes))
+    return all_of(answers).then(lambda codes: _response(request, codes)).result()
 
 
-def _write(ctx: Context, marker: WritableTxnMarker) -> list[Answer[ErrorCode]]:
-    """An answer for each partition, there when its marker is committed."""
-    end = End(
+def _write(ctx: RequestContext, marker: WritableTxnMarker) -> list[Promise[ErrorCode]]:
+    """For each partition a result, which resolves when its marker is committed."""
+    end = TransactionEnd(
         marker.producer_id,
         marker.producer_epoch,
         marker.coordinator_epoch,
@@ -44,14 +44,14 @@ def _write(ctx: Context, marker: WritableTxnMarker) -> list[Answer[ErrorCode]]:
     answers = []
     for topic in marker.topics:
         for index in topic.partition_indexes:
-            answer = Answer[ErrorCode]()
-            write_marker(ctx.broker, topic.name, index, end, now_ms=ctx.now_ms, tell=answer.give)
+            answer = Promise[ErrorCode]()
+            ctx.broker.markers.write(topic.name, index, end, now_ms=ctx.now_ms, tell=answer.resolve)
             answers.append(answer)
     return answers
 
 
 def _response(request: WriteTxnMarkersRequest, codes: list[ErrorCode]) -> WriteTxnMarkersResponse:
-    told = iter(codes)
+    remaining_codes = iter(codes)
     return WriteTxnMarkersResponse(
         [
             WritableTxnMarkerResult(
@@ -60,7 +60,7 @@ def _response(request: WriteTxnMarkersRequest, codes: list[ErrorCode]) -> WriteT
                     WritableTxnMarkerTopicResult(
                         topic.name,
                         [
-                            WritableTxnMarkerPartitionResult(index, next(told))
+                            WritableTxnMarkerPartitionResult(index, next(remaining_codes))
                             for index in topic.partition_indexes
                         ],
                     )

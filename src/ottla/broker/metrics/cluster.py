@@ -1,6 +1,6 @@
-"""The cluster as its controller sees it. A broker that is not the controller says 0 to all of it,
+"""Metrics of the cluster, reported by the controller.
 
-so that a sum over the brokers is right, and a controller that nobody is shows.
+All other brokers report 0, so that a sum over the brokers is right, and a missing controller shows.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.cluster.image import Image
+from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import SessionState
-from ottla.metrics import Family, by_label, counter, gauge
+from ottla.metrics import MetricFamily, by_label, counter, gauge
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.parts import BrokerParts
 
 SESSION_STATES = ("CONNECTED", "SUSPENDED", "LOST")
 
 
-def families(broker: Broker) -> Iterator[Family]:
+def cluster_families(broker: BrokerParts) -> Iterator[MetricFamily]:
     image = broker.image
     active = image.controller_id == broker.node_id
-    seen = image if active else Image()
-    partitions = [each for topic in seen.topics.values() for each in topic.partitions]
+    seen = image if active else MetadataImage()
+    partitions = [partition for topic in seen.topics.values() for partition in topic.partitions]
     name = "kafka_controller_kafkacontroller"
     for field, value, help in (
         ("activecontrollercount", int(active), "1 on the broker that is the controller."),
@@ -31,35 +31,35 @@ def families(broker: Broker) -> Iterator[Family]:
         ("globalpartitioncount", len(partitions), "Partitions of the cluster."),
         (
             "offlinepartitionscount",
-            sum(each.leader not in seen.brokers for each in partitions),
-            "Partitions that nobody leads.",
+            sum(partition.leader not in seen.brokers for partition in partitions),
+            "Partitions without a leader.",
         ),
         (
             "preferredreplicaimbalancecount",
-            sum(each.leader != each.replicas[0] for each in partitions),
-            "Partitions that are not led by their first replica.",
+            sum(partition.leader != partition.replicas[0] for partition in partitions),
+            "Partitions whose leader is not the preferred replica.",
         ),
     ):
         yield gauge(f"{name}_{field}", help, value)
 
 
-def session_families(session: SessionState) -> Iterator[Family]:
-    """Of a broker whose metadata is in ZooKeeper."""
+def session_families(session: SessionState) -> Iterator[MetricFamily]:
+    """Metrics of the ZooKeeper session, for a broker whose metadata is in ZooKeeper."""
     name = "kafka_server_sessionexpirelistener"
     yield by_label(
         f"{name}_sessionstate",
         "gauge",
         "1 for the state of the ZooKeeper session: CONNECTED, SUSPENDED or LOST.",
         "state",
-        [(each, int(each == session.state)) for each in SESSION_STATES],
+        [(state, int(state == session.state)) for state in SESSION_STATES],
     )
     yield counter(
         f"{name}_zookeeperdisconnects_total",
-        "Connections to ZooKeeper that were lost.",
+        "Lost connections to ZooKeeper.",
         session.disconnects,
     )
     yield counter(
         f"{name}_zookeeperexpires_total",
-        "Sessions that were lost: the broker led nothing until it had a new one.",
+        "Expired ZooKeeper sessions: the broker led nothing until it had a new one.",
         session.expiries,
     )

@@ -1,4 +1,4 @@
-"""What this broker coordinates: groups, offsets, transactions; and fetch sessions."""
+"""Metrics of this broker's coordinators: groups, offsets, transactions; and of fetch sessions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.metrics import Family, Sample, by_label, gauge
+from ottla.metrics import MetricFamily, Sample, by_label, gauge
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.parts import BrokerParts
 
 KINDS = ("classic", "consumer", "share", "streams")
 
 
-def families(broker: Broker) -> Iterator[Family]:
+def coordinator_families(broker: BrokerParts) -> Iterator[MetricFamily]:
     shards = list(broker.groups.coordinator.shards.values())
     states = Counter(
         (group.kind, group.state_name) for shard in shards for group in shard.groups.values()
@@ -25,14 +25,14 @@ def families(broker: Broker) -> Iterator[Family]:
     yield by_label(
         "kafka_server_group_coordinator_metrics_group_count",
         "gauge",
-        "Groups that this broker coordinates, by their protocol.",
+        "Groups that this broker coordinates, by protocol.",
         "protocol",
         [(kind, kinds[kind]) for kind in KINDS],
     )
-    yield Family(
+    yield MetricFamily(
         "ottla_groups",
         "gauge",
-        "The same, by protocol and state.",
+        "Groups that this broker coordinates, by protocol and state.",
         [
             Sample({"protocol": kind, "state": state}, count)
             for (kind, state), count in sorted(states.items())
@@ -40,7 +40,7 @@ def families(broker: Broker) -> Iterator[Family]:
     )
     yield gauge(
         "kafka_coordinator_group_groupmetadatamanager_numoffsets",
-        "Offsets that groups have committed here.",
+        "Committed offsets of the groups that this broker coordinates.",
         sum(
             len(partitions)
             for shard in shards
@@ -52,16 +52,16 @@ def families(broker: Broker) -> Iterator[Family]:
     yield from _shares(broker)
     yield gauge(
         "kafka_server_fetchsessioncache_numincrementalfetchsessions",
-        "Fetch sessions that are kept.",
+        "Fetch sessions in the cache.",
         len(broker.fetch_sessions),
     )
 
 
-def _transactions(broker: Broker) -> Iterator[Family]:
+def _transactions(broker: BrokerParts) -> Iterator[MetricFamily]:
     states = Counter(
-        each.state.title
+        transaction.state.title
         for shard in broker.transactions.coordinator.shards.values()
-        for each in shard.transactions.values()
+        for transaction in shard.transactions.values()
     )
     yield by_label(
         "ottla_transactions",
@@ -72,8 +72,8 @@ def _transactions(broker: Broker) -> Iterator[Family]:
     )
 
 
-def _shares(broker: Broker) -> Iterator[Family]:
-    """Of share groups, at the leaders of the partitions that they read."""
+def _shares(broker: BrokerParts) -> Iterator[MetricFamily]:
+    """Metrics of share groups, reported by the leaders of the partitions that they read."""
     name, letters = "kafka_server_sharegroupmetrics_deadletterqueue", broker.shares.dead_letters
     yield by_label(
         f"{name}recordcount_total",
@@ -85,21 +85,21 @@ def _shares(broker: Broker) -> Iterator[Family]:
     yield by_label(
         f"{name}totalproducerequests_total",
         "counter",
-        "Batches of dead letters that were sent.",
+        "Attempts to write a batch of dead letters.",
         "group",
         sorted(letters.attempts.items()),
     )
     yield by_label(
         f"{name}failedproducerequests_total",
         "counter",
-        "Batches of dead letters that could not be written.",
+        "Attempts to write a batch of dead letters that failed.",
         "group",
         sorted(letters.failures.items()),
     )
     yield by_label(
         "ottla_share_delayed_records",
         "gauge",
-        "Records that wait for the time in their header ottla.deliver.at.",
+        "Records whose delivery is delayed by their header ottla.deliver.at.",
         "group",
         sorted(broker.shares.delayed_counts().items()),
     )

@@ -1,45 +1,48 @@
-"""Replication: how far followers are behind, as leaders see it, and what came from leaders."""
+"""Metrics of replication: the lag of followers, as leaders see it, and bytes fetched."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.metrics import Family, Sample, by_label, counter
+from ottla.metrics import MetricFamily, Sample, by_label, counter
 from ottla.replica.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.parts import BrokerParts
 
 
-def families(broker: Broker) -> Iterator[Family]:
-    led = [each for each in broker.partitions if each.followers is not None]
+def replication_families(broker: BrokerParts) -> Iterator[MetricFamily]:
+    led = [partition for partition in broker.partitions if partition.followers is not None]
     yield by_label(
         "kafka_server_replicafetchermanager_maxlag",
         "gauge",
-        "Records that the slowest follower of a partition led here is behind.",
+        "The largest lag, in records, of a follower of a partition led here.",
         "clientId",
-        [("Replica", max((lag for each in led for _, lag in lags(each)), default=0))],
+        [("Replica", max((lag for partition in led for _, lag in lags(partition)), default=0))],
     )
-    yield Family(
+    yield MetricFamily(
         "ottla_follower_lag",
         "gauge",
-        "Records that a follower of a partition led here is behind its leader.",
+        "Lag, in records, of a follower of a partition led here.",
         (
-            Sample({"topic": each.topic, "partition": str(each.index), "follower": str(who)}, lag)
-            for each in led
-            for who, lag in lags(each)
+            Sample(
+                {"topic": partition.topic, "partition": str(partition.index), "follower": str(who)},
+                lag,
+            )
+            for partition in led
+            for who, lag in lags(partition)
         ),
     )
     yield counter(
         "kafka_server_brokertopicmetrics_replicationbytesin_total",
-        "Bytes of record batches that came from leaders.",
-        sum(each.following.bytes_taken for each in broker.replication.fetching),
+        "Bytes of record batches fetched from leaders.",
+        sum(fetcher.following.bytes_taken for fetcher in broker.replication.fetching),
     )
 
 
 def lags(partition: Partition) -> Iterator[tuple[int, int]]:
-    """Of each follower; one that has not fetched yet in this epoch has all of it to fetch."""
+    """(follower, lag); a follower that has not fetched in this epoch lags by the whole log."""
     log = partition.log
     for follower in partition.followers or ():
         end = follower.end_offset if follower.end_offset >= 0 else log.start_offset

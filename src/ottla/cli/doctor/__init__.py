@@ -1,1 +1,1 @@
-"""`ottla doctor`: what is installed, what is reachable, what is wrong, and what to do."""
+"""`ottla doctor`: checks what is installed and what is reachable, with remedies."""

@@ -1,4 +1,4 @@
-"""One thing that the doctor looked at."""
+"""One result of `ottla doctor`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from enum import StrEnum
 class Verdict(StrEnum):
     FINE = "fine"
     MISSING = "missing"
-    """Not there, and nobody has asked for it."""
+    """Absent, but optional."""
     WRONG = "wrong"
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`remedy` is what to do; empty where there is nothing to do."""
+    """`remedy` is what to do; empty if nothing is needed."""
 
     section: str
     name: str

@@ -1,4 +1,4 @@
-"""What is installed: Ottla and its extras, Python, Java, ZooKeeper, the machine's limits."""
+"""Checks the installation: Ottla and its extras, Python, Java, ZooKeeper, the machine's limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from typing import Final
 
 import ottla
 from ottla.cli.doctor.diagnosis import Diagnosis, fine, missing, wrong
-from ottla.testing.zookeeper import ZooKeeperMissing, java_command
+from ottla.extras import install_command
+from ottla.testing.zookeeper import ZooKeeperNotFound, java_command
 
 SECTION: Final = "installed"
 PYTHON_MIN: Final = (3, 11)
@@ -50,8 +51,8 @@ def _ottla() -> Diagnosis:
     spec = importlib.util.find_spec(HOT_MODULE)
     compiled = spec is not None and not str(spec.origin).endswith(".py")
     kind = "compiled" if compiled else "interpreted"
-    place = Path(ottla.__file__).parent
-    words = f"{ottla.__version__}, {kind}, in {place}"
+    path = Path(ottla.__file__).parent
+    words = f"{ottla.__version__}, {kind}, in {path}"
     remedy = "" if compiled else "`make compile` builds the hot modules: several times as fast."
     return fine(SECTION, "Ottla", words, remedy)
 
@@ -70,7 +71,7 @@ def _packages() -> Iterator[Diagnosis]:
     try:
         requirements = importlib.metadata.requires("ottla") or []
     except importlib.metadata.PackageNotFoundError:
-        words = "Ottla is not installed as a package: nothing is known of its requirements"
+        words = "Ottla is not installed as a package, so its requirements are unknown"
         yield wrong(SECTION, "packages", words, "`pip install .` in its folder installs it.")
         return
     for text in requirements:
@@ -85,14 +86,14 @@ def _packages() -> Iterator[Diagnosis]:
 def _base(requirements: list[tuple[str, str]]) -> Diagnosis:
     trouble = [*_absent(requirements), *_too_old(requirements)]
     if trouble:
-        return wrong(SECTION, "packages", ", ".join(trouble), "`pip install .` brings them.")
+        return wrong(SECTION, "packages", ", ".join(trouble), f"`{install_command()}` brings them.")
     versions = [f"{name} {importlib.metadata.version(name)}" for name, _ in requirements]
     return fine(SECTION, "packages", ", ".join(versions))
 
 
 def _extra(extra: str, requirements: list[tuple[str, str]]) -> Diagnosis:
     name = f"[{extra}]"
-    absent, remedy = _absent(requirements), f"`pip install '.[{extra}]'` brings it."
+    absent, remedy = _absent(requirements), f"`{install_command(extra)}` brings it."
     use = EXTRA_USES[extra]
     if absent:
         return missing(SECTION, name, f"{use}: not installed ({', '.join(absent)})", remedy)
@@ -107,7 +108,7 @@ def _absent(requirements: list[tuple[str, str]]) -> list[str]:
 
 
 def _too_old(requirements: list[tuple[str, str]]) -> list[str]:
-    """`>=` and `<` are all that our requirements have."""
+    """Our requirements use only `>=` and `<`."""
     found = []
     for name, specifier in requirements:
         version = _version(name)
@@ -125,12 +126,12 @@ def _version(name: str) -> str | None:
 
 
 def _numbers(version: str) -> list[int]:
-    found = [int(each) for each in re.findall(r"\d+", version)[:4]]
+    found = [int(number) for number in re.findall(r"\d+", version)[:4]]
     return found + [0] * (4 - len(found))
 
 
 def _java() -> Diagnosis:
-    """Spark is choosy; without it, any Java runs ZooKeeper."""
+    """Spark needs a certain version; without Spark, any Java runs ZooKeeper."""
     if _version("pyspark") is None:
         program = shutil.which("java")
         if program is None:
@@ -147,15 +148,15 @@ def _java() -> Diagnosis:
 
 def _zookeeper() -> Diagnosis:
     home = os.environ.get("ZOOKEEPER_HOME")
-    if home and not list(Path(home).glob("lib/zookeeper*.jar")):
-        words = f"ZOOKEEPER_HOME is {home}, where no lib/zookeeper*.jar is"
-        return wrong(SECTION, "ZooKeeper", words, "Name the folder of an unpacked ZooKeeper.")
     try:
         command = java_command()
-    except ZooKeeperMissing as error:
+    except ZooKeeperNotFound as error:
+        if home:  # somebody has set it, so that a cluster starts
+            remedy = "Name the folder of an unpacked ZooKeeper, or unset it."
+            return wrong(SECTION, "ZooKeeper", str(error), remedy)
         return missing(SECTION, "ZooKeeper", "none; clusters need one", f"{error}.")
-    place = command[command.index("-cp") + 1].split(":")[0]
-    return fine(SECTION, "ZooKeeper", home or place)
+    path = command[command.index("-cp") + 1].split(":")[0]
+    return fine(SECTION, "ZooKeeper", home or path)
 
 
 def _files() -> Diagnosis:

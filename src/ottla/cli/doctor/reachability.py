@@ -1,4 +1,4 @@
-"""What is reachable: brokers, registry, SQL server, Connect worker, and what `ottla up` started."""
+"""Checks what is reachable: brokers, registry, SQL server, Connect worker, recorded services."""
 
 from __future__ import annotations
 
@@ -28,34 +28,36 @@ TITLES: Final = {"registry": "registry", "sql": "SQL server", "connect": "Connec
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """`given`: somebody has named it, so it is wrong if nobody is there."""
+class Endpoint:
+    """`given`: the user named the address, so it is an error if nothing listens there."""
 
     address: str
     given: bool
 
 
 def reachability(
-    brokers: Place, services: Mapping[str, Place], settings: Mapping[str, str]
+    brokers: Endpoint, services: Mapping[str, Endpoint], settings: Mapping[str, str]
 ) -> Iterator[Diagnosis]:
     yield from _brokers(brokers, settings)
-    for kind, place in services.items():
-        yield _service(kind, place)
+    for kind, endpoint in services.items():
+        yield _service(kind, endpoint)
     yield from _recorded()
 
 
-def _brokers(place: Place, settings: Mapping[str, str]) -> Iterator[Diagnosis]:
+def _brokers(endpoint: Endpoint, settings: Mapping[str, str]) -> Iterator[Diagnosis]:
     try:
-        with Admin(place.address, settings=dict(settings), timeout_s=ASK_S_MAX) as admin:
+        with Admin(endpoint.address, settings=dict(settings), timeout_s=ASK_S_MAX) as admin:
             cluster = admin.cluster()
             nodes = cluster.nodes
-            words = f"{place.address}: cluster {cluster.cluster_id}, {_count(len(nodes), 'broker')}"
+            words = (
+                f"{endpoint.address}: cluster {cluster.cluster_id}, {_count(len(nodes), 'broker')}"
+            )
             yield fine(SECTION, "broker", words)
             yield from _advertised(nodes, settings)
             yield from _partitions(admin)
     except KafkaError as error:
-        if error.code is ErrorCode.BROKER_NOT_AVAILABLE and not place.given:
-            words = f"nobody listens on {place.address}"
+        if error.code is ErrorCode.BROKER_NOT_AVAILABLE and not endpoint.given:
+            words = f"nothing listens on {endpoint.address}"
             yield missing(SECTION, "broker", words, "`ottla up` or `ottla serve` starts one.")
             return
         remedy = "Is it running there? Does --command-config say how to log in (docs/security.md)?"
@@ -63,7 +65,7 @@ def _brokers(place: Place, settings: Mapping[str, str]) -> Iterator[Diagnosis]:
 
 
 def _advertised(nodes: tuple[Node, ...], settings: Mapping[str, str]) -> Iterator[Diagnosis]:
-    """Clients are sent there: an address that only the broker's own machine knows is no use."""
+    """Clients connect there: an address that only the broker's own machine knows is no use."""
     for node in nodes:
         try:
             BrokerConnection(node.host, node.port, settings=settings, timeout_s=ASK_S_MAX).close()
@@ -93,29 +95,29 @@ def _partitions(admin: Admin) -> Iterator[Diagnosis]:
         yield wrong(SECTION, "replicas", words, "Is a broker down, or slow? See its log.")
 
 
-def _service(kind: str, place: Place) -> Diagnosis:
-    health = PROBES[kind](place.address)
+def _service(kind: str, endpoint: Endpoint) -> Diagnosis:
+    health = PROBES[kind](endpoint.address)
     name = TITLES[kind]
     if health.ready:
-        words = f"{place.address} {health.words}".rstrip()
+        words = f"{endpoint.address} {health.words}".rstrip()
         return fine(SECTION, name, words)
     if health.reached:
-        words = f"{place.address} answers, but is not ready: {health.words or 'no such service'}"
+        words = f"{endpoint.address} answers, but is not ready: {health.words or 'no such service'}"
         return wrong(SECTION, name, words, "Wait a moment; else its log says why.")
-    words = f"{place.address}: {health.words}"
-    if place.given:
+    words = f"{endpoint.address}: {health.words}"
+    if endpoint.given:
         return wrong(SECTION, name, words, STARTERS[kind])
     return missing(SECTION, name, words, STARTERS[kind])
 
 
 def _recorded() -> Iterator[Diagnosis]:
-    """What `ottla up` and `ottla cluster up` have started, and has ended since."""
+    """Services that `ottla up` or `ottla cluster up` started and that have ended since."""
     records = RunRecords()
     for started_by in (UP, CLUSTER):
-        found = [each for each in records.find(started_by) if each.name != SUPERVISOR]
-        alive = [each for each in found if each.is_alive]
+        found = [service for service in records.find(started_by) if service.name != SUPERVISOR]
+        alive = [service for service in found if service.is_alive]
         for record in found:
-            if alive and not record.is_alive:
+            if alive and not record.is_alive and not record.is_restarting:
                 words = f"`{started_by}` has started it, and it {record.note or 'has ended'}"
                 remedy = f"Its log: {record.log}"
                 if started_by == CLUSTER:

@@ -12,12 +12,12 @@ from ottla.cli.kafka.options import BOOTSTRAP, COMMAND_CONFIG, Option, Options, 
 from ottla.cli.kafka.tool import read_properties, run
 from ottla.client.acls import (
     Acl,
+    AclAdmin,
     AclFilter,
     AclOperation,
     AclPattern,
     AclPermission,
     AclResource,
-    Acls,
 )
 from ottla.client.admin import Admin
 
@@ -32,12 +32,12 @@ OPTIONS: Final = (
     Option("add", "Indicates you are trying to add ACLs."),
     Option("remove", "Indicates you are trying to remove ACLs."),
     Option("list", "List ACLs for the specified resource, or all of them."),
-    Option("topic", "Topic to which ACLs should be added or removed; * is all of them.", "topic"),
-    Option("group", "Consumer group; * is all of them.", "group"),
+    Option("topic", "Topic to which ACLs should be added or removed; * for all.", "topic"),
+    Option("group", "Consumer group; * for all.", "group"),
     Option("cluster", "The cluster."),
-    Option("transactional-id", "Transactional id; * is all of them.", "transactional-id"),
-    Option("delegation-token", "Delegation token; * is all of them.", "delegation-token"),
-    Option("user-principal", "User, as principalType:name, whose tokens are meant.", "user"),
+    Option("transactional-id", "Transactional id; * for all.", "transactional-id"),
+    Option("delegation-token", "Delegation token; * for all.", "delegation-token"),
+    Option("user-principal", "The owner of the delegation tokens, as principalType:name.", "user"),
     Option(
         "resource-pattern-type",
         "literal or prefixed; to list and remove also match and any.",
@@ -50,10 +50,10 @@ OPTIONS: Final = (
     Option("allow-host", "Host from which principals are allowed.", "host"),
     Option("deny-host", "Host from which principals are denied.", "host"),
     Option("principal", "With --list: only the ACLs of this principal.", "principal"),
-    Option("producer", "Add or remove what a producer needs: WRITE, DESCRIBE, CREATE on topics."),
-    Option("consumer", "Add or remove what a consumer needs: READ, DESCRIBE on topics and groups."),
+    Option("producer", "Add or remove a producer's ACLs: WRITE, DESCRIBE, CREATE on topics."),
+    Option("consumer", "Add or remove a consumer's ACLs: READ, DESCRIBE on topics and groups."),
     Option("idempotent", "With --producer: IDEMPOTENT_WRITE on the cluster."),
-    Option("force", "Do not ask before ACLs are removed."),
+    Option("force", "Remove ACLs without confirmation."),
 )
 RESOURCES: Final = (
     ("topic", R.TOPIC),
@@ -63,7 +63,7 @@ RESOURCES: Final = (
     ("user-principal", R.USER),
 )
 Grants = dict[AclFilter, list[AclFilter]]
-"""For each resource the rules that are meant, as filters that name everything."""
+"""The ACLs of each resource, as exact filters."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,7 +84,7 @@ def work(options: Options) -> int:
     return 0
 
 
-def _add(acls: Acls, options: Options) -> None:
+def _add(acls: AclAdmin, options: Options) -> None:
     if _pattern(options) not in (AclPattern.LITERAL, AclPattern.PREFIXED):
         raise UsageError("A '--resource-pattern-type' value of 'Any' or 'Match' is not valid here")
     made: list[Acl] = []
@@ -95,7 +95,7 @@ def _add(acls: Acls, options: Options) -> None:
     acls.create(made)
 
 
-def _remove(acls: Acls, options: Options) -> None:
+def _remove(acls: AclAdmin, options: Options) -> None:
     for resource, rules in _grants(options, needed=False).items():
         what = "all ACLs" if not rules else "ACLs: " + ", ".join(entry(rule) for rule in rules)
         question = f"Are you sure you want to remove {what} from `{shown(resource)}`? (y/n)"
@@ -103,7 +103,7 @@ def _remove(acls: Acls, options: Options) -> None:
             acls.delete(rules or [resource])
 
 
-def _list(acls: Acls, options: Options) -> None:
+def _list(acls: AclAdmin, options: Options) -> None:
     filters = _resources(options) or [AclFilter()]
     principals: list[str | None] = [*options.values("principal")] or [None]
     for principal in principals:
@@ -138,7 +138,7 @@ def entry(rule: Acl | AclFilter) -> str:
 
 
 def _grants(options: Options, *, needed: bool) -> Grants:
-    """What the command line means, resource by resource."""
+    """The ACLs of the command line, resource by resource."""
     if options.has("producer") or options.has("consumer"):
         return _for_clients(options)
     resources = _resources(options)
@@ -222,8 +222,8 @@ def _pattern(options: Options) -> AclPattern:
 
 
 def _operation(text: str) -> AclOperation:
-    """Read, READ, DescribeConfigs, DESCRIBE_CONFIGS: all are known."""
-    names = {each.name.replace("_", ""): each for each in AclOperation}
+    """Accepts READ, Read, DescribeConfigs and DESCRIBE_CONFIGS."""
+    names = {operation.name.replace("_", ""): operation for operation in AclOperation}
     try:
         return names[text.strip().upper().replace("_", "")]
     except KeyError:

@@ -1,4 +1,4 @@
-"""kafka-broker-api-versions: which APIs the brokers of a cluster serve, and in which versions.
+"""kafka-broker-api-versions: the APIs and versions that the brokers of a cluster serve.
 
 Kafka 4.4 has deprecated it for `kafka-cluster api-versions` (KIP-1220), which prints the same.
 """
@@ -20,7 +20,7 @@ NAME: Final = "kafka-broker-api-versions"
 DESCRIPTION: Final = "This tool prints the versions of the APIs that brokers serve."
 OPTIONS: Final = (BOOTSTRAP, COMMAND_CONFIG)
 
-# APIs between controllers, which no client asks a broker for.
+# APIs between controllers, which clients do not use.
 CONTROLLERS_ONLY: Final = frozenset({52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
 
 
@@ -36,9 +36,9 @@ def work(options: Options) -> int:
 
 
 def print_api_versions(admin: Admin) -> bool:
-    """What each broker serves; False if one of them could not be asked."""
+    """The APIs of each broker; False if one of them could not be reached."""
     failed = False
-    for node in sorted(admin.cluster().nodes, key=lambda each: each.id):
+    for node in sorted(admin.cluster().nodes, key=lambda node: node.id):
         try:
             print(report(node, admin.api_versions(node.id)))
         except KafkaError as error:

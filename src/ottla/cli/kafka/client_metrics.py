@@ -1,4 +1,4 @@
-"""kafka-client-metrics: which metrics brokers ask of clients (KIP-714)."""
+"""kafka-client-metrics: the metrics that brokers request from clients (KIP-714)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def work(options: Options) -> int:
 
 
 def check(options: Options) -> str:
-    actions = [each for each in ACTIONS if options.has(each)]
+    actions = [action for action in ACTIONS if options.has(action)]
     if len(actions) != 1:
         raise UsageError(
             "Command must include exactly one action: --alter, --delete, --describe or --list."
@@ -93,7 +93,7 @@ def check(options: Options) -> str:
 
 
 def alter(admin: Admin, options: Options) -> None:
-    """An empty value takes the setting back."""
+    """An empty value deletes the setting."""
     name = options.value("name") or uuid_text(random_uuid())
     options.integer("interval")
     given = {
@@ -111,15 +111,15 @@ def alter(admin: Admin, options: Options) -> None:
 
 
 def delete(admin: Admin, name: str) -> None:
-    known = [each.name for each in admin.configs.describe(ResourceType.CLIENT_METRICS, name)]
+    known = [config.name for config in admin.configs.describe(ResourceType.CLIENT_METRICS, name)]
     admin.configs.alter(ResourceType.CLIENT_METRICS, name, delete=known)
     print(f"Deleted client metrics config for {name}.")
 
 
 def describe(admin: Admin, name: str | None) -> None:
-    for each in [name] if name is not None else resources(admin):
-        print(f"Client metrics configs for {each} are:")
-        for config in admin.configs.describe(ResourceType.CLIENT_METRICS, each):
+    for resource in [name] if name is not None else resources(admin):
+        print(f"Client metrics configs for {resource} are:")
+        for config in admin.configs.describe(ResourceType.CLIENT_METRICS, resource):
             print(f"  {config.name}={config.value}")
 
 

@@ -1,4 +1,4 @@
-"""kafka-cluster: the cluster's id, its brokers and their APIs, brokers that won't come back."""
+"""kafka-cluster: the cluster id, endpoints and APIs of brokers, and unregistering dead brokers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.cli.kafka.broker_api_versions import print_api_versions
-from ottla.cli.kafka.subcommands import Parser, run_parsed
+from ottla.cli.kafka.subcommands import SubcommandParser, run_parsed, tool_parser
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.client.admin import Admin
 from ottla.errors import ErrorCode, KafkaError
@@ -32,23 +32,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_parsed(_parser, work, arguments)
 
 
-def work(given: argparse.Namespace) -> None:
-    if given.config is not None and given.command_config is not None:
+def work(args: argparse.Namespace) -> None:
+    if args.config is not None and args.command_config is not None:
         raise ToolError("--config and --command-config cannot be specified together.")
-    if given.config is not None:
+    if args.config is not None:
         print(DEPRECATED)
-    settings = dict(read_properties(given.config or given.command_config))
-    bootstrap = given.bootstrap_server or settings.pop("bootstrap.servers", None)
+    settings = dict(read_properties(args.config or args.command_config))
+    bootstrap = args.bootstrap_server or settings.pop("bootstrap.servers", None)
     if bootstrap is None:
         raise ToolError("Please specify --bootstrap-server.")
     with Admin(str(bootstrap), settings=dict(settings)) as admin:
-        if given.command == "cluster-id":
+        if args.command == "cluster-id":
             print(f"Cluster ID: {admin.cluster().cluster_id}")
-        elif given.command == "unregister":
-            unregister(admin, given.id)
-        elif given.command == "list-endpoints":
+        elif args.command == "unregister":
+            unregister(admin, args.id)
+        elif args.command == "list-endpoints":
             list_endpoints(admin)
-        else:  # a broker that can't be asked has its line, and the others theirs
+        else:  # an unreachable broker gets an error line
             print_api_versions(admin)
 
 
@@ -65,27 +65,21 @@ def unregister(admin: Admin, broker_id: int) -> None:
 
 def list_endpoints(admin: Admin) -> None:
     nodes = admin.cluster().nodes
-    host = max((len(each.host) for each in nodes), default=100)
-    rack = max((len(each.rack) for each in nodes if each.rack), default=10)
+    host = max((len(node.host) for node in nodes), default=100)
+    rack = max((len(node.rack) for node in nodes if node.rack), default=10)
 
     def line(*words: object) -> None:
         node_id, name, port, its_rack, state, kind = map(str, words)
         print(f"{node_id:<10} {name:<{host}} {port:<10} {its_rack:<{rack}} {state:<10} {kind:<15}")
 
     line("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
-    for each in nodes:
-        state = "fenced" if each.fenced else "unfenced"
-        line(each.id, each.host, each.port, each.rack or "null", state, "broker")
+    for node in nodes:
+        state = "fenced" if node.fenced else "unfenced"
+        line(node.id, node.host, node.port, node.rack or "null", state, "broker")
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog=NAME,
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser() -> SubcommandParser:
+    parser = tool_parser(NAME, DESCRIPTION, EXAMPLES)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     cluster_id = commands.add_parser(
         "cluster-id", help="Get information about the ID of a cluster."
@@ -95,14 +89,14 @@ def _parser() -> Parser:
     versions = commands.add_parser(
         "api-versions", help="Get information about the api versions of the brokers."
     )
-    for each in (cluster_id, unregister, endpoints, versions):
-        each.add_argument("-b", "--bootstrap-server", metavar="host:port", help="The broker(s).")
-        each.add_argument("--config", metavar="FILE", help="DEPRECATED: --command-config.")
-        each.add_argument(
-            "-c", "--command-config", metavar="FILE", help="A file with settings of the client."
+    for subparser in (cluster_id, unregister, endpoints, versions):
+        subparser.add_argument("-b", "--bootstrap-server", metavar="host:port", help="The brokers.")
+        subparser.add_argument("--config", metavar="FILE", help="DEPRECATED: --command-config.")
+        subparser.add_argument(
+            "-c", "--command-config", metavar="FILE", help="A file with client settings."
         )
     endpoints.add_argument(
-        "--include-fenced-brokers", action="store_true", help="Brokers that are fenced, too."
+        "--include-fenced-brokers", action="store_true", help="Include fenced brokers."
     )
     unregister.add_argument(
         "-i", "--id", type=int, required=True, help="The ID of the broker to unregister."

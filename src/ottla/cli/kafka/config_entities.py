@@ -1,4 +1,4 @@
-"""What kafka-configs is asked about: pairs of a type and a name, a default, or all of a type."""
+"""The entities of kafka-configs: pairs of a type and a name, a default, or all of a type."""
 
 from __future__ import annotations
 
@@ -38,58 +38,58 @@ DEFAULT_FLAGS: Final = {
 
 
 @dataclass(slots=True, frozen=True)
-class Entity:
-    """Neither a name nor the default: all of this type."""
+class ConfigEntity:
+    """Neither a name nor the default: all entities of this type."""
 
     type: str
     name: str | None = None
     default: bool = False
 
 
-def entities(options: Options) -> list[Entity]:
+def config_entities(options: Options) -> list[ConfigEntity]:
     types = options.values("entity-type")
-    for each in types:
-        if each not in TYPES:
+    for type_ in types:
+        if type_ not in TYPES:
             raise UsageError(
-                f"Invalid entity type {each}, the entity type must be one of {', '.join(TYPES)}"
+                f"Invalid entity type {type_}, the entity type must be one of {', '.join(TYPES)}"
             )
     names = [pair for pair in options.sequence if pair[0] in ("entity-name", "entity-default")]
     chosen = [
-        Entity(kind, names[place][1], names[place][0] == "entity-default")
-        if place < len(names)
-        else Entity(kind)
-        for place, kind in enumerate(types)
+        ConfigEntity(kind, names[index][1], names[index][0] == "entity-default")
+        if index < len(names)
+        else ConfigEntity(kind)
+        for index, kind in enumerate(types)
     ]
     for flag, kind in NAME_FLAGS.items():
         if options.has(flag):
-            chosen.append(Entity(kind, options.require(flag)))
+            chosen.append(ConfigEntity(kind, options.require(flag)))
     for flag, kind in DEFAULT_FLAGS.items():
         if options.has(flag):
-            chosen.append(Entity(kind, default=True))
+            chosen.append(ConfigEntity(kind, default=True))
     _check(chosen)
     return chosen
 
 
-def _check(chosen: list[Entity]) -> None:
+def _check(chosen: list[ConfigEntity]) -> None:
     if not chosen:
         raise UsageError("At least one entity type must be specified")
-    kinds = [each.type for each in chosen]
-    twice = sorted({each for each in kinds if kinds.count(each) > 1})
+    kinds = [entity.type for entity in chosen]
+    twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
     if twice:
         raise UsageError(f"Duplicate entity type(s) specified: {','.join(twice)}")
     if len(kinds) > 1 and set(kinds) != {"users", "clients"}:
         raise UsageError("Only 'users' and 'clients' entity types may be specified together")
-    for each in chosen:
-        numbered = each.type in ("brokers", "broker-loggers")
-        if numbered and each.name is not None and not each.name.isdigit():
+    for entity in chosen:
+        numbered = entity.type in ("brokers", "broker-loggers")
+        if numbered and entity.name is not None and not entity.name.isdigit():
             raise UsageError(
-                f"The entity name for {each.type} must be a valid integer broker id, but it is:"
-                f" {each.name}"
+                f"The entity name for {entity.type} must be a valid integer broker id, but it is:"
+                f" {entity.name}"
             )
-        if each.type == "ips" and each.name is not None and not _is_host(each.name):
+        if entity.type == "ips" and entity.name is not None and not _is_host(entity.name):
             raise ToolError(
                 "The entity name for ips must be a valid IP or resolvable host, but it is:"
-                f" {each.name}"
+                f" {entity.name}"
             )
 
 

@@ -1,14 +1,14 @@
-"""What kafka-configs --describe prints."""
+"""The output of kafka-configs --describe."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.cli.kafka.config_entities import Entity
+from ottla.cli.kafka.config_entities import ConfigEntity
 from ottla.cli.kafka.user_configs import describe_quotas, describe_users, is_quota
 from ottla.client.admin import Admin
-from ottla.client.configs import Config, ConfigSource, ResourceType
+from ottla.client.configs import ConfigEntry, ConfigSource, ResourceType
 
 _KINDS: Final = {
     "topics": (ResourceType.TOPIC, ConfigSource.DYNAMIC_TOPIC_CONFIG),
@@ -19,7 +19,7 @@ _KINDS: Final = {
 }
 
 
-def describe_configs(admin: Admin, chosen: list[Entity], *, everything: bool) -> None:
+def describe_configs(admin: Admin, chosen: list[ConfigEntity], *, everything: bool) -> None:
     if is_quota(chosen):
         describe_quotas(admin, chosen)
         describe_users(admin, chosen)
@@ -29,8 +29,8 @@ def describe_configs(admin: Admin, chosen: list[Entity], *, everything: bool) ->
         _describe_one(admin, entity.type, name, everything=everything)
 
 
-def _names(admin: Admin, entity: Entity, *, everything: bool) -> list[str]:
-    """One, or all there are; the default of all brokers has the empty name."""
+def _names(admin: Admin, entity: ConfigEntity, *, everything: bool) -> list[str]:
+    """One name, or all; the default of all brokers has the empty name."""
     if entity.default:
         return [""]
     if entity.name is not None:
@@ -43,10 +43,10 @@ def _names(admin: Admin, entity: Entity, *, everything: bool) -> list[str]:
     if entity.type == "topics":
         return admin.topics.names()
     if entity.type in ("brokers", "broker-loggers"):
-        ids = [str(each.id) for each in admin.cluster().nodes]
+        ids = [str(node.id) for node in admin.cluster().nodes]
         return [*ids, ""] if entity.type == "brokers" else ids
     if entity.type == "groups":
-        listed = {each.name for each in admin.groups.list()}
+        listed = {listing.name for listing in admin.groups.list()}
         return sorted(listed | set(admin.configs.resources(ResourceType.GROUP)))
     return admin.configs.resources(ResourceType.CLIENT_METRICS)
 
@@ -55,8 +55,8 @@ def _exists(admin: Admin, kind: str, name: str) -> bool:
     if kind == "topics":
         return name in admin.topics.names()
     if kind in ("brokers", "broker-loggers"):
-        return int(name) in {each.id for each in admin.cluster().nodes}
-    if kind == "groups" and name in {each.name for each in admin.groups.list()}:
+        return int(name) in {node.id for node in admin.cluster().nodes}
+    if kind == "groups" and name in {listing.name for listing in admin.groups.list()}:
         return True
     return name in admin.configs.resources(_KINDS[kind][0])
 
@@ -70,18 +70,22 @@ def _describe_one(admin: Admin, kind: str, name: str, *, everything: bool) -> No
     else:
         which = "All" if everything else "Dynamic"
         print(f"{which} configs for {kind.removesuffix('s')} {name} are:")
-    for line in lines(found if everything else [each for each in found if each.source == dynamic]):
+    for line in lines(
+        found if everything else [config for config in found if config.source == dynamic]
+    ):
         print(line)
 
 
-def lines(configs: Iterable[Config]) -> Iterable[str]:
-    for each in configs:
+def lines(configs: Iterable[ConfigEntry]) -> Iterable[str]:
+    for config in configs:
         synonyms = ", ".join(
             f"{synonym.source.name}:{synonym.name}={_shown(synonym.value)}"
-            for synonym in each.synonyms
+            for synonym in config.synonyms
         )
-        sensitive = str(each.sensitive).lower()
-        yield (f"  {each.name}={_shown(each.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+        sensitive = str(config.sensitive).lower()
+        yield (
+            f"  {config.name}={_shown(config.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+        )
 
 
 def _shown(value: str | None) -> str:

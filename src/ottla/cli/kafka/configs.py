@@ -10,8 +10,8 @@ from ottla.cli.kafka.config_entities import (
     DEFAULT_FLAGS,
     NAME_FLAGS,
     TYPES,
-    Entity,
-    entities,
+    ConfigEntity,
+    config_entities,
 )
 from ottla.cli.kafka.config_report import describe_configs
 from ottla.cli.kafka.exceptions import describe as describe_error
@@ -31,8 +31,8 @@ OPTIONS: Final = (
     COMMAND_CONFIG,
     Option("describe", "Show configs."),
     Option("alter", "Change configs."),
-    Option("all", "With --describe: show defaults too."),
-    Option("entity-type", f"What has the configs: {', '.join(TYPES)}.", "type"),
+    Option("all", "With --describe: include defaults."),
+    Option("entity-type", f"The type of the entity: {', '.join(TYPES)}.", "type"),
     Option("entity-name", "Its name.", "name"),
     Option("entity-default", "The default of all clients, users, brokers or ips."),
     Option(
@@ -85,14 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(NAME, DESCRIPTION, OPTIONS, work, words)
 
 
-def check(options: Options) -> list[Entity]:
+def check(options: Options) -> list[ConfigEntity]:
     if options.has("describe") == options.has("alter"):
         raise UsageError("Command must include exactly one action: --describe, --alter")
-    chosen = entities(options)
+    chosen = config_entities(options)
     if not options.has("bootstrap-server"):
         raise UsageError("--bootstrap-server must be specified.")
     if options.has("alter"):
-        if any(each.name is None and not each.default for each in chosen):
+        if any(entity.name is None and not entity.default for entity in chosen):
             raise UsageError(
                 "An entity name or default must be specified with --alter: --entity-name,"
                 " --entity-default"
@@ -107,10 +107,12 @@ def check(options: Options) -> list[Entity]:
     return chosen
 
 
-def alter(admin: Admin, options: Options, chosen: list[Entity]) -> None:
+def alter(admin: Admin, options: Options, chosen: list[ConfigEntity]) -> None:
     added = parse_configs(options.value("add-config"))
     added |= read_properties(options.value("add-config-file"))
-    deleted = [each.strip() for each in (options.value("delete-config") or "").split(",") if each]
+    deleted = [
+        config.strip() for config in (options.value("delete-config") or "").split(",") if config
+    ]
     first = chosen[0]
     if is_quota(chosen):
         alter_quotas_and_users(admin, chosen, added, deleted)
@@ -123,7 +125,7 @@ def alter(admin: Admin, options: Options, chosen: list[Entity]) -> None:
 
 
 def parse_configs(text: str | None) -> dict[str, str]:
-    """`k1=v1,k2=[v1,v2]`: brackets keep commas in one value."""
+    """`k1=v1,k2=[v1,v2]`: brackets protect commas within a value."""
     configs: dict[str, str] = {}
     for part in _split(text or ""):
         name, equals, value = part.partition("=")
@@ -140,15 +142,15 @@ def parse_configs(text: str | None) -> dict[str, str]:
 
 
 def _split(text: str) -> list[str]:
-    """At commas that no brackets are around."""
+    """Splits at commas outside of brackets."""
     parts: list[str] = []
     depth = start = 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += {"[": 1, "]": -1}.get(letter, 0)
         if letter == "," and depth <= 0:
-            parts.append(text[start:place])
-            start = place + 1
-    return [each for each in (*parts, text[start:]) if each.strip()]
+            parts.append(text[start:index])
+            start = index + 1
+    return [part for part in (*parts, text[start:]) if part.strip()]
 
 
 if __name__ == "__main__":

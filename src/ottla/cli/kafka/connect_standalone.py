@@ -1,6 +1,6 @@
 """connect-standalone: [-daemon] connect-standalone.properties [connector1.properties ...]
 
-A connector's file is Java's properties, or JSON, as Kafka's own script takes them.
+A connector's file is a properties file or JSON, as in Kafka's own script.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.cli.kafka.connect_worker import main_of
+from ottla.cli.kafka.connect_worker import connect_worker_main
 
 NAME: Final = "connect-standalone"
 USAGE: Final = (
@@ -20,7 +20,7 @@ USAGE: Final = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
-    return main_of(NAME, USAGE, __name__, words, alone=True)
+    return connect_worker_main(NAME, USAGE, __name__, words, alone=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the three start scripts of Connect have in common: files, -daemon, and how they fail."""
+"""The common part of Connect's three start scripts: files, -daemon, errors."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import ottla
-from ottla.cli.extras import need_spark
+from ottla.cli.extras import require_spark
 from ottla.cli.kafka.daemon import start_daemon
 from ottla.cli.kafka.tool import ToolError, explain, read_properties
 from ottla.errors import KafkaError
 
 
-def main_of(
+def connect_worker_main(
     name: str, usage: str, module: str, words: Sequence[str], *, alone: bool = False
 ) -> int:
-    """A worker from its properties; a standalone one has files of connectors behind them."""
+    """Start a worker from its properties; a standalone one also gets connectors' files."""
 
     def work(files: list[str]) -> int:
-        from ottla.connect.process import run
+        from ottla.connect.worker_process import run_worker_process
 
         properties, *connectors = files
         if connectors and not alone:
             raise ToolError(f"{usage}\nA distributed worker's connectors come over REST.")
-        told = {"bootstrap.servers": "localhost:9092", **read_properties(properties)}
-        return run(told, [Path(each) for each in connectors], alone=alone)
+        config = {"bootstrap.servers": "localhost:9092", **read_properties(properties)}
+        return run_worker_process(
+            config, [Path(connector) for connector in connectors], alone=alone
+        )
 
-    return started(name, usage, module, list(words), work)
+    return start_script(name, usage, module, list(words), work)
 
 
-def started(
+def start_script(
     name: str, usage: str, module: str, words: list[str], work: Callable[[list[str]], int]
 ) -> int:
     if words[:1] == ["--version"]:
@@ -45,9 +47,9 @@ def started(
         start_daemon([sys.executable, "-m", module, *files], f"{name}.out")
         return 0
     try:
-        need_spark(name)
+        require_spark(name)
         from ottla.connect.errors import ConnectException
-        from ottla.connect.process import log_to_terminal
+        from ottla.connect.worker_process import log_to_terminal
 
         log_to_terminal(verbose=False)
         try:

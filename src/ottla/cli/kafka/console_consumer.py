@@ -24,7 +24,7 @@ DESCRIPTION: Final = "This tool reads records of topics and prints them."
 OFFSET_BEGINNING: Final = -2
 OFFSET_END: Final = -1
 POLL_S: Final = 0.5
-FORMATTER_HELP: Final = """How records are printed; may be given again. There are:
+FORMATTER_HELP: Final = """How records are printed; repeatable. There are:
  print.timestamp=true|false
  print.key=true|false
  print.offset=true|false
@@ -53,22 +53,24 @@ OPTIONS: Final = (
         default="latest",
     ),
     Option("from-beginning", "Begin with the first record, if the group has no offset yet."),
-    Option("max-messages", "Stop after so many records.", "count"),
-    Option("timeout-ms", "Stop if no record comes for so long.", "ms"),
-    Option("group", "The consumer group to be in.", "group"),
+    Option("max-messages", "Stop after this number of records.", "count"),
+    Option("timeout-ms", "Stop if no record arrives for this time.", "ms"),
+    Option("group", "The consumer group.", "group"),
     Option("isolation-level", "read_committed or read_uncommitted.", "level"),
     Option("skip-message-on-error", "Skip a record that can't be printed, instead of stopping."),
-    Option("formatter", "What prints records.", "class", default="DefaultMessageFormatter"),
+    Option(
+        "formatter", "The class that prints records.", "class", default="DefaultMessageFormatter"
+    ),
     Option("formatter-property", FORMATTER_HELP, "key=value"),
     Option("property", "The old name of --formatter-property.", "key=value"),
     Option("formatter-config", "A file of formatter properties.", "file"),
-    Option("key-deserializer", "What keys are, by the name of Java's deserializer.", "class"),
-    Option("value-deserializer", "What values are, by the name of Java's deserializer.", "class"),
-    Option("command-property", "A setting of the consumer; may be given again.", "key=value"),
+    Option("key-deserializer", "Java's deserializer of keys.", "class"),
+    Option("value-deserializer", "Java's deserializer of values.", "class"),
+    Option("command-property", "A setting of the consumer; repeatable.", "key=value"),
     Option("consumer-property", "The old name of --command-property.", "key=value"),
-    Option("command-config", "A file of settings of the consumer.", "file"),
+    Option("command-config", "A file of consumer settings.", "file"),
     Option("consumer.config", "The old name of --command-config.", "file"),
-    Option("enable-systest-events", "Say when the consumer has shut down."),
+    Option("enable-systest-events", "Print a line when the consumer has shut down."),
 )
 
 
@@ -80,7 +82,7 @@ def work(options: Options) -> int:
     check(options)
     printing = formatter(options.require("formatter"), formatter_properties(options))
     settings = consumer_settings(options)
-    reading = Reading(options, printing)
+    reading = ConsoleConsumer(options, printing)
     try:
         with closing(printing), open_consumer(options, settings) as consumer:
             reading.run(consumer)
@@ -93,8 +95,8 @@ def work(options: Options) -> int:
     return 0
 
 
-class Reading:
-    """Prints records until there are enough, none comes for too long, or somebody stops it."""
+class ConsoleConsumer:
+    """Prints records until there are enough, none comes for too long, or the user stops it."""
 
     def __init__(self, options: Options, printing: Formatter) -> None:
         self.count = 0
@@ -213,7 +215,7 @@ def formatter_properties(options: Options) -> dict[str, str]:
 
 
 def consumer_settings(options: Options) -> dict[str, Setting]:
-    """The file's, then --command-property's, then the options': group and reset must agree."""
+    """The file, then --command-property, then the options: group and reset must agree."""
     together(options, "command-property", "consumer-property")
     together(options, "command-config", "consumer.config")
     path = options.value("command-config") or options.value("consumer.config")
@@ -223,9 +225,9 @@ def consumer_settings(options: Options) -> dict[str, Setting]:
         **options.properties("command-property"),
     }
     groups = [options.value("group"), from_words.get("group.id"), from_file.get("group.id")]
-    named = [each for each in dict.fromkeys(groups) if each is not None]
+    named = [group for group in dict.fromkeys(groups) if group is not None]
     if len(named) > 1:
-        shown = ", ".join(f"'{each}'" for each in named)
+        shown = ", ".join(f"'{group}'" for group in named)
         raise UsageError(
             "The group ids provided in different places (directly using '--group', via"
             " '--command-property', or via '--command-config') do not match."

@@ -8,22 +8,22 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Final
 
-from ottla.cli.extras import need
+from ottla.cli.extras import require_extra
 from ottla.cli.kafka.exceptions import describe
-from ottla.cli.kafka.line_reader import Line, LineReader
+from ottla.cli.kafka.line_reader import InputLine, LineReader
 from ottla.cli.kafka.options import BOOTSTRAP, Option, Options, UsageError
 from ottla.cli.kafka.tool import ToolError, log_error, read_properties, run
 from ottla.client.delivery import Setting
-from ottla.client.producer import Producer, Sending
+from ottla.client.producer import FutureRecordMetadata, Producer
 from ottla.errors import KafkaError
 
 NAME: Final = "kafka-console-producer"
 DESCRIPTION: Final = "This tool reads lines from standard input and sends each as a record."
-CONFLUENT: Final = "io.confluent.kafka.formatter."  # whose tools have --property
+CONFLUENT: Final = "io.confluent.kafka.formatter."  # Confluent's tools, which have --property
 LINE_READER: Final = "org.apache.kafka.tools.LineMessageReader"
 SENDING_MAX: Final = 10_000
-INTERRUPTED_S_MAX: Final = 2.0  # how long Ctrl-C waits for records that are under way
-READER_HELP: Final = """How lines are read; may be given again. There are:
+INTERRUPTED_S_MAX: Final = 2.0  # how long Ctrl-C waits for records in flight
+READER_HELP: Final = """How lines are read; repeatable. There are:
  parse.key=false
  parse.headers=false
  ignore.error=false
@@ -40,9 +40,9 @@ OPTIONS: Final = (
     Option("reader-property", READER_HELP, "key=value"),
     Option("property", "The old name of --reader-property.", "key=value"),
     Option("reader-config", "A file of reader properties.", "file"),
-    Option("command-property", "A setting of the producer; may be given again.", "key=value"),
+    Option("command-property", "A setting of the producer; repeatable.", "key=value"),
     Option("producer-property", "The old name of --command-property.", "key=value"),
-    Option("command-config", "A file of settings of the producer.", "file"),
+    Option("command-config", "A file of producer settings.", "file"),
     Option("producer.config", "The old name of --command-config.", "file"),
     Option("sync", "Wait for each record before the next line is read."),
     Option(
@@ -52,17 +52,17 @@ OPTIONS: Final = (
         optional=True,
     ),
     Option("request-required-acks", "0, 1 or all.", "acks", default="-1"),
-    Option("request-timeout-ms", "How long the broker may take.", "ms", default="1500"),
-    Option("message-send-max-retries", "How often to try again.", "count", default="3"),
-    Option("retry-backoff-ms", "How long to wait before that.", "ms", default="100"),
-    Option("timeout", "How long records wait for others to travel with.", "ms", default="1000"),
-    Option("batch-size", "How large a batch may grow.", "bytes", default="16384"),
+    Option("request-timeout-ms", "The broker's time limit.", "ms", default="1500"),
+    Option("message-send-max-retries", "The number of retries.", "count", default="3"),
+    Option("retry-backoff-ms", "The pause before a retry.", "ms", default="100"),
+    Option("timeout", "How long records wait to be batched.", "ms", default="1000"),
+    Option("batch-size", "The maximum size of a batch.", "bytes", default="16384"),
     Option("max-partition-memory-bytes", "The old name of --batch-size.", "bytes"),
-    Option("max-memory-bytes", "How much may wait to be sent.", "bytes", default="33554432"),
+    Option("max-memory-bytes", "The maximum size of the queue.", "bytes", default="33554432"),
     Option("max-block-ms", "How long a full queue may block.", "ms", default="60000"),
-    Option("metadata-expiry-ms", "How old metadata may get.", "ms", default="300000"),
+    Option("metadata-expiry-ms", "The maximum age of metadata.", "ms", default="300000"),
     Option("socket-buffer-size", "The size of the TCP send buffer.", "bytes", default="102400"),
-    Option("line-reader", "What reads lines.", "class", default=LINE_READER),
+    Option("line-reader", "The class that reads lines.", "class", default=LINE_READER),
 )
 
 
@@ -84,7 +84,7 @@ def work(options: Options) -> int:
         closing(reader),
         Producer(bootstrap, settings=settings, block_s_max=block_s) as producer,
     ):
-        sendings = Sendings(topic)
+        sendings = InFlightRecords(topic)
         try:
             for line in reader.lines(sys.stdin.buffer):
                 if not sendings.is_reachable(producer, block_s):
@@ -95,22 +95,22 @@ def work(options: Options) -> int:
                     sendings.settle()
         except KeyboardInterrupt:
             sendings.settle(time.monotonic() + INTERRUPTED_S_MAX)
-            with suppress(KafkaError):  # each record's failure is on the screen
+            with suppress(KafkaError):  # each record's failure has been printed
                 producer.close(0)
         sendings.settle()
     return 0
 
 
-class Sendings:
-    """Records under way. One that fails is told of, and the others go on, as in Kafka."""
+class InFlightRecords:
+    """Records in flight. If one fails, its error is printed and the others go on, as in Kafka."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._waiting: list[tuple[Sending, Line]] = []
+        self._waiting: list[tuple[FutureRecordMetadata, InputLine]] = []
         self._reached = False
 
     def is_reachable(self, producer: Producer, timeout_s: float) -> bool:
-        """Before the first record: no broker in `max-block-ms` costs the line, as in Kafka."""
+        """Called before the first record: as in Kafka, the line is lost after `max-block-ms`."""
         if not self._reached:
             self._reached = producer.reach(timeout_s)
             if not self._reached:
@@ -122,7 +122,7 @@ class Sendings:
                 )
         return self._reached
 
-    def add(self, sending: Sending, line: Line) -> None:
+    def add(self, sending: FutureRecordMetadata, line: InputLine) -> None:
         if len(self._waiting) >= SENDING_MAX:
             self.settle()
         self._waiting.append((sending, line))
@@ -149,12 +149,13 @@ def line_reader(name: str, properties: dict[str, str], topic: str) -> LineReader
     if name == LINE_READER:
         return LineReader(properties)
     if not name.startswith(CONFLUENT):
-        raise ToolError(f"{name} is not known; there are {LINE_READER} and Confluent's")
-    need(name, "registry")
+        raise ToolError(f"unknown line reader {name}; there is {LINE_READER}, and Confluent's")
+    require_extra(name, "registry")
     from ottla.cli.kafka.schema_line_reader import READERS, SchemaLineReader
 
     if name not in READERS:
-        raise ToolError(f"{name} is not known; there are {', '.join((LINE_READER, *READERS))}")
+        known = ", ".join((LINE_READER, *READERS))
+        raise ToolError(f"unknown line reader {name}; choose from {known}")
     return SchemaLineReader(properties, topic, READERS[name])
 
 
@@ -166,7 +167,7 @@ def reader_properties(options: Options) -> dict[str, str]:
 
 
 def producer_settings(options: Options) -> dict[str, Setting]:
-    """The file's, then the options', then --command-property's: the later ones win."""
+    """The file, then the options, then --command-property: later ones win."""
     together(options, "command-property", "producer-property")
     together(options, "command-config", "producer.config")
     path = options.value("command-config") or options.value("producer.config")
@@ -194,7 +195,7 @@ def producer_settings(options: Options) -> dict[str, Setting]:
     return settings
 
 
-# Given as an option these win over the file; else librdkafka's defaults, which suit idempotence.
+# As options these win over the file; otherwise librdkafka's defaults, which suit idempotence.
 _SETTINGS: Final = {
     "request-required-acks": "acks",
     "request-timeout-ms": "request.timeout.ms",
@@ -203,7 +204,7 @@ _SETTINGS: Final = {
 
 
 def together(options: Options, new: str, old: str) -> None:
-    """An option and its old name can't both be given; the old one alone is warned of."""
+    """An option and its old name exclude each other; the old one alone causes a warning."""
     if options.has(new) and options.has(old):
         raise UsageError(f"Options --{new} and --{old} cannot be specified together.")
     if options.has(old):

@@ -1,4 +1,4 @@
-"""kafka-console-share-consumer: records of a topic as from a queue, printed (KIP-932)."""
+"""kafka-console-share-consumer: prints records of a topic, read as from a queue (KIP-932)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.cli.kafka.formatters import Formatter, formatter
 from ottla.cli.kafka.options import BOOTSTRAP, Option, Options, UsageError
 from ottla.cli.kafka.tool import ToolError, log_error, read_properties, run
 from ottla.client.delivery import Setting
-from ottla.client.record import Record
+from ottla.client.record import ConsumerRecord
 from ottla.client.serde import BYTES
 from ottla.client.share_consumer import ShareConsumer
 
@@ -25,23 +25,25 @@ GROUP: Final = "console-share-consumer"
 OPTIONS: Final = (
     BOOTSTRAP,
     Option("topic", "The topic to read.", "topic"),
-    Option("group", "The share group to be in.", "group"),
-    Option("max-messages", "Stop after so many records.", "count"),
-    Option("timeout-ms", "Stop if no record comes for so long.", "ms"),
+    Option("group", "The share group.", "group"),
+    Option("max-messages", "Stop after this number of records.", "count"),
+    Option("timeout-ms", "Stop if no record arrives for this time.", "ms"),
     Option("reject", "Reject the records that are read."),
     Option("release", "Release the records that are read."),
     Option("reject-message-on-error", "Reject a record that can't be printed, and go on."),
-    Option("formatter", "What prints records.", "class", default="DefaultMessageFormatter"),
+    Option(
+        "formatter", "The class that prints records.", "class", default="DefaultMessageFormatter"
+    ),
     Option("formatter-property", FORMATTER_HELP, "key=value"),
     Option("property", "The old name of --formatter-property.", "key=value"),
     Option("formatter-config", "A file of formatter properties.", "file"),
-    Option("key-deserializer", "What keys are, by the name of Java's deserializer.", "class"),
-    Option("value-deserializer", "What values are, by the name of Java's deserializer.", "class"),
-    Option("command-property", "A setting of the consumer; may be given again.", "key=value"),
+    Option("key-deserializer", "Java's deserializer of keys.", "class"),
+    Option("value-deserializer", "Java's deserializer of values.", "class"),
+    Option("command-property", "A setting of the consumer; repeatable.", "key=value"),
     Option("consumer-property", "The old name of --command-property.", "key=value"),
-    Option("command-config", "A file of settings of the consumer.", "file"),
+    Option("command-config", "A file of consumer settings.", "file"),
     Option("consumer-config", "The old name of --command-config.", "file"),
-    Option("enable-systest-events", "Say when the consumer has shut down."),
+    Option("enable-systest-events", "Print a line when the consumer has shut down."),
 )
 
 
@@ -59,7 +61,7 @@ def work(options: Options) -> int:
     printing = formatter(options.require("formatter"), formatter_properties(options))
     settings = consumer_settings(options)
     group = str(settings.pop("group.id", GROUP))
-    reading = Reading(options, printing)
+    reading = ConsoleShareConsumer(options, printing)
     try:
         with (
             closing(printing),
@@ -77,8 +79,8 @@ def work(options: Options) -> int:
     return 0
 
 
-class Reading:
-    """Prints records until there are enough, none comes for too long, or somebody stops it."""
+class ConsoleShareConsumer:
+    """Prints records until there are enough, none comes for too long, or the user stops it."""
 
     def __init__(self, options: Options, printing: Formatter) -> None:
         self.count = 0
@@ -105,7 +107,9 @@ class Reading:
             if not consumer.has_more:
                 sys.stdout.buffer.flush()
 
-    def _print(self, consumer: ShareConsumer[bytes, bytes], record: Record[bytes, bytes]) -> None:
+    def _print(
+        self, consumer: ShareConsumer[bytes, bytes], record: ConsumerRecord[bytes, bytes]
+    ) -> None:
         try:
             self._printing.write(record, sys.stdout.buffer)
         except ToolError as error:
@@ -126,7 +130,7 @@ class Reading:
 
 
 def consumer_settings(options: Options) -> dict[str, Setting]:
-    """The file's, then --command-property's; all that name a group must name the same."""
+    """The file, then --command-property; all places that name a group must name the same."""
     together(options, "command-property", "consumer-property")
     together(options, "command-config", "consumer-config")
     path = options.value("command-config") or options.value("consumer-config")
@@ -136,9 +140,9 @@ def consumer_settings(options: Options) -> dict[str, Setting]:
         **options.properties("command-property"),
     }
     groups = [options.value("group"), from_words.get("group.id"), from_file.get("group.id")]
-    named = [each for each in dict.fromkeys(groups) if each is not None]
+    named = [group for group in dict.fromkeys(groups) if group is not None]
     if len(named) > 1:
-        shown = ", ".join(f"'{each}'" for each in named)
+        shown = ", ".join(f"'{group}'" for group in named)
         raise UsageError(
             "The group ids provided in different places (directly using '--group', via"
             " '--consumer-property', or via '--consumer-config') do not match."

@@ -45,23 +45,23 @@ STATES: Final = (
 TYPES: Final = ("Consumer", "Classic")
 GROUP_MARGIN: Final = 10
 DRY_RUN: Final = (
-    "WARN: Nothing is changed, as the --execute option is missing."
-    " Say --dry-run in a script: a later version will want one of the two."
+    "WARN: Nothing is changed, because the --execute option is missing."
+    " Scripts should pass --dry-run: a later version will require one of the two."
 )
 
 OPTIONS: Final = (
     BOOTSTRAP,
     COMMAND_CONFIG,
     Option("list", "List the groups."),
-    Option("describe", "Show how far groups have read, and who is in them."),
+    Option("describe", "Describe groups: their offsets, members or state."),
     Option("delete", "Delete groups that have no members."),
     Option("delete-offsets", "Delete the offsets of a group for --topic."),
     Option("reset-offsets", "Set the offsets of groups without members."),
-    Option("validate-regex", "Is this a valid regular expression?", "regex"),
-    Option("group", "The group; may be given again.", "group"),
+    Option("validate-regex", "Validate a regular expression.", "regex"),
+    Option("group", "The group; repeatable.", "group"),
     Option("all-groups", "All groups."),
     Option("topic", "A topic, or some partitions of one: topic:0,1,2.", "topic"),
-    Option("all-topics", "With --reset-offsets: all topics that a group has offsets of."),
+    Option("all-topics", "With --reset-offsets: all topics for which a group has offsets."),
     *DESCRIBE_OPTIONS,
     Option("type", "With --list: show types, or list those of a type.", "types", optional=True),
     VERBOSE,
@@ -82,8 +82,8 @@ def work(options: Options) -> int:
 
 
 def check(options: Options) -> str:
-    """In the order of Kafka's own checks; how many actions there are comes last."""
-    actions = [each for each in ACTIONS if options.has(each)]
+    """The order of Kafka's own checks; the number of actions comes last."""
+    actions = [action for action in ACTIONS if options.has(action)]
     if actions != ["validate-regex"]:
         options.require("bootstrap-server")
     if "describe" in actions:
@@ -100,15 +100,16 @@ def check(options: Options) -> str:
     options.refuse("topic", ["list", "describe"])
     if len(actions) != 1:
         raise UsageError(
-            "Command must include exactly one action: " + ", ".join(f"--{each}" for each in ACTIONS)
+            "Command must include exactly one action: "
+            + ", ".join(f"--{action}" for action in ACTIONS)
         )
     return actions[0]
 
 
 def _refuse_outside(options: Options, action: str, names: Sequence[str]) -> None:
-    """Options that have a meaning beside one action only."""
+    """Refuse options that only make sense with this action."""
     given = [name for name in names if options.has(name)]
-    if given and any(options.has(each) for each in ACTIONS if each != action):
+    if given and any(options.has(other) for other in ACTIONS if other != action):
         shown = ", ".join(given)
         words = f"Option(s) [{shown}] are unavailable given other options on the command line"
         raise UsageError(words)
@@ -127,13 +128,13 @@ def _check_reset(options: Options) -> None:
     if not options.has("execute") and not options.has("dry-run"):
         print(DRY_RUN, file=sys.stderr)
     check_groups(options, "reset-offsets")
-    given = [each for each in SCENARIOS if options.has(each)]
+    given = [scenario for scenario in SCENARIOS if options.has(scenario)]
     if len(given) > 1:
         raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
     if not (options.has("all-topics") or options.has("topic") or options.has("from-file")):
         raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
     if not given:
-        shown = ", ".join(f"[{each}]" for each in SCENARIOS)
+        shown = ", ".join(f"[{scenario}]" for scenario in SCENARIOS)
         raise UsageError(
             f"Option '[reset-offsets]' requires one of the following scenarios: [{shown}]"
         )
@@ -143,20 +144,20 @@ def list_groups(admin: Admin, options: Options) -> None:
     states = chosen(options, "state", STATES, "state")
     types = chosen(options, "type", TYPES, "types")
     groups = [
-        each
-        for each in sorted(admin.groups.list(), key=lambda each: each.name)
-        if (not states or each.state.lower() in states)
-        and (not types or each.type.lower() in types)
+        group
+        for group in sorted(admin.groups.list(), key=lambda group: group.name)
+        if (not states or group.state.lower() in states)
+        and (not types or group.type.lower() in types)
     ]
     if not options.has("state") and not options.has("type"):
-        for each in groups:
-            print(each.name)
+        for group in groups:
+            print(group.name)
         return
-    width = max([GROUP_WIDTH, *(len(each.name) for each in groups)]) + GROUP_MARGIN
+    width = max([GROUP_WIDTH, *(len(group.name) for group in groups)]) + GROUP_MARGIN
     with_type, with_state = options.has("type"), options.has("state")
     print(_listing_row("GROUP", width, "TYPE" if with_type else "", "STATE" if with_state else ""))
-    for each in groups:
-        print(_listed(each, width, with_type=with_type, with_state=with_state))
+    for group in groups:
+        print(_listed(group, width, with_type=with_type, with_state=with_state))
 
 
 def _listed(group: GroupListing, width: int, *, with_type: bool, with_state: bool) -> str:
@@ -166,7 +167,7 @@ def _listed(group: GroupListing, width: int, *, with_type: bool, with_state: boo
 
 
 def _listing_row(name: str, width: int, kind: str, state: str) -> str:
-    return " ".join([name.ljust(width), *(each.ljust(20) for each in (kind, state) if each)])
+    return " ".join([name.ljust(width), *(column.ljust(20) for column in (kind, state) if column)])
 
 
 def delete_groups(admin: Admin, options: Options) -> None:

@@ -21,7 +21,7 @@ from ottla.client.protocol.probe import probe
 from ottla.client.record import TopicPartition
 
 NAME: Final = "kafka-consumer-perf-test"
-DESCRIPTION: Final = "This tool consumes records as fast as possible and prints how fast that was."
+DESCRIPTION: Final = "This tool consumes records as fast as possible and prints the rate."
 POLL_S: Final = 0.1
 DATE_FORMAT: Final = "yyyy-MM-dd HH:mm:ss:SSS"
 COLUMNS: Final = (
@@ -33,20 +33,22 @@ OPTIONS: Final = (
     BOOTSTRAP,
     Option("topic", "The topic to read.", "topic"),
     Option("include", "A regular expression: read all topics that it matches.", "regex"),
-    Option("num-records", "REQUIRED: How many records to read.", "count"),
+    Option("num-records", "REQUIRED: The number of records to read.", "count"),
     Option("messages", "The old name of --num-records.", "count"),
-    Option("group", "The consumer group to be in.", "group"),
-    Option("fetch-size", "How much to fetch of a partition at once.", "bytes", default="1048576"),
+    Option("group", "The consumer group.", "group"),
+    Option("fetch-size", "The fetch size for a partition.", "bytes", default="1048576"),
     Option("from-latest", "Begin at the end, if the group has no offset yet."),
     Option("socket-buffer-size", "The size of the TCP receive buffer.", "bytes", default="2097152"),
-    Option("command-property", "A setting of the consumer; may be given again.", "key=value"),
-    Option("command-config", "A file of settings of the consumer.", "file"),
+    Option("command-property", "A setting of the consumer; repeatable.", "key=value"),
+    Option("command-config", "A file of consumer settings.", "file"),
     Option("consumer.config", "The old name of --command-config.", "file"),
     Option("print-metrics", "Print the consumer's metrics."),
     Option("show-detailed-stats", "Print a line for each --reporting-interval."),
     Option("reporting-interval", "How often to print progress.", "ms", default="5000"),
-    Option("timeout", "Stop if no record comes for so long.", "ms", default="10000"),
-    Option("date-format", "How times are printed, by Java's letters.", "form", default=DATE_FORMAT),
+    Option("timeout", "Stop if no record arrives for this time.", "ms", default="10000"),
+    Option(
+        "date-format", "The format of times, as a pattern of Java's.", "form", default=DATE_FORMAT
+    ),
     Option("hide-header", "Print no header."),
 )
 
@@ -60,7 +62,7 @@ def work(options: Options) -> int:
     detailed = options.has("show-detailed-stats")
     if not options.has("hide-header"):
         print(f"time, threadId, {COLUMNS}" if detailed else f"start.time, end.time, {COLUMNS}")
-    reading = Reading(options, wanted)
+    reading = ConsumerPerformance(options, wanted)
     settings = consumer_settings(options)
     probe(options.require("bootstrap-server"), settings)
     started = time.time()
@@ -88,8 +90,8 @@ def work(options: Options) -> int:
     return 0
 
 
-class Reading:
-    """Counts records, and the time that went by while there was nothing to read from."""
+class ConsumerPerformance:
+    """Counts records, and the time spent without an assignment."""
 
     def __init__(self, options: Options, wanted: int) -> None:
         self._options = options
@@ -134,7 +136,7 @@ class Reading:
                 self._joining_s = 0.0
 
     def columns(self, size: int, count: int, elapsed_ms: float, *, totals: bool = False) -> str:
-        """The rates are of a time; the amounts are of it too, or of all there was."""
+        """Rates are for the interval; amounts are for the interval, or for the whole run."""
         elapsed_ms = max(elapsed_ms, 1.0)
         joining_ms = min(int(self._joining_s * 1000), int(elapsed_ms))
         fetching_ms = max(1, int(elapsed_ms) - joining_ms)
@@ -148,7 +150,7 @@ class Reading:
 
 
 def check(options: Options) -> int:
-    """How many records to read."""
+    """The number of records to read."""
     options.require("bootstrap-server")
     if options.has("topic") == options.has("include"):
         raise UsageError("Exactly one of the following arguments is required: [topic], [include]")
@@ -195,7 +197,7 @@ _LETTERS: Final = {
 
 
 def stamp(when: float, options: Options) -> str:
-    """A time by Java's letters; those of them that have a meaning here."""
+    """A time in the given pattern of Java's, as far as its letters are known here."""
     moment = datetime.fromtimestamp(when)
 
     def of(found: re.Match[str]) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 def start_daemon(command: Sequence[str], output: str) -> int:
-    """Its pid. In the background, with its output in a file of $LOG_DIR, as Kafka's scripts have
-    it."""
+    """Starts the command in the background, with its output in a file of $LOG_DIR, as Kafka's
+    scripts do. Returns the pid."""
     folder = Path(os.environ.get("LOG_DIR", "logs"))
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / output).open("ab") as out:

@@ -13,7 +13,7 @@ from ottla.auth.principal import Principal
 from ottla.cli.kafka.options import BOOTSTRAP, Option, Options, UsageError
 from ottla.cli.kafka.tool import read_properties, run
 from ottla.client.admin import Admin
-from ottla.client.delegation_tokens import DelegationTokens, IssuedToken
+from ottla.client.delegation_tokens import DelegationTokenAdmin, IssuedToken
 
 NAME: Final = "kafka-delegation-tokens"
 DESCRIPTION: Final = "This tool helps to create, renew, expire, or describe delegation tokens."
@@ -25,7 +25,7 @@ OPTIONS: Final = (
         " that have authenticated.",
         "file",
     ),
-    Option("create", "Create a token. Use --renewer-principal to name who may renew it."),
+    Option("create", "Create a token. --renewer-principal sets its renewers."),
     Option("renew", "Renew a token, by --renew-time-period."),
     Option("expire", "Expire a token, by --expiry-time-period."),
     Option("describe", "Describe the tokens of --owner-principal, or all that you may see."),
@@ -99,7 +99,7 @@ def work(options: Options) -> int:
     return 0
 
 
-def _create(tokens: DelegationTokens, options: Options) -> None:
+def _create(tokens: DelegationTokenAdmin, options: Options) -> None:
     renewers = _principals(options, "renewer-principal")
     period_ms = options.integer("max-life-time-period")
     assert period_ms is not None
@@ -113,7 +113,7 @@ def _create(tokens: DelegationTokens, options: Options) -> None:
     _print([made])
 
 
-def _renew(tokens: DelegationTokens, options: Options) -> None:
+def _renew(tokens: DelegationTokenAdmin, options: Options) -> None:
     hmac, period_ms = options.require("hmac"), options.integer("renew-time-period")
     assert period_ms is not None
     print(f"Calling renew token operation with hmac :{hmac} , renew-time-period :{period_ms}")
@@ -121,7 +121,7 @@ def _renew(tokens: DelegationTokens, options: Options) -> None:
     print(f"Completed renew operation. New expiry date : {_date(ends_ms)}", end="")
 
 
-def _expire(tokens: DelegationTokens, options: Options) -> None:
+def _expire(tokens: DelegationTokenAdmin, options: Options) -> None:
     hmac, period_ms = options.require("hmac"), options.integer("expiry-time-period")
     assert period_ms is not None
     print(f"Calling expire token operation with hmac :{hmac} , expire-time-period :{period_ms}")
@@ -129,7 +129,7 @@ def _expire(tokens: DelegationTokens, options: Options) -> None:
     print(f"Completed expire operation. New expiry date : {_date(ends_ms)}", end="")
 
 
-def _describe(tokens: DelegationTokens, options: Options) -> None:
+def _describe(tokens: DelegationTokenAdmin, options: Options) -> None:
     owners = _principals(options, "owner-principal")
     if owners:
         print(f"Calling describe token operation for owners: {_listed(owners)}")
@@ -161,7 +161,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _listed(principals: Sequence[Principal]) -> str:
-    """As Java prints a list."""
+    """A list in Java's format."""
     return f"[{', '.join(map(str, principals))}]"
 
 

@@ -65,11 +65,11 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
         raise ToolError("Missing partitions field")
     offsets: dict[TopicPartition, int] = {}
     twice = []
-    for each in data["partitions"]:
-        partition = TopicPartition(_field(each, "topic", str), _field(each, "partition", int))
+    for entry in data["partitions"]:
+        partition = TopicPartition(_field(entry, "topic", str), _field(entry, "partition", int))
         if partition in offsets:
             twice.append(str(partition))
-        offsets[partition] = _field(each, "offset", int)
+        offsets[partition] = _field(entry, "offset", int)
     if twice:
         raise ToolError(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
     return offsets

@@ -1,4 +1,4 @@
-"""kafka-dump-log: what is in the files of a log."""
+"""kafka-dump-log: prints the files of a log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.cli.kafka.offsets_topic import commit_json, group_json
+from ottla.cli.kafka.offsets_topic import group_json, offset_commit_json
 from ottla.cli.kafka.options import Option, Options
 from ottla.cli.kafka.record_formats import GROUPS, SHARE_STATES, TRANSACTIONS, record_json
 from ottla.cli.kafka.tool import ToolError, run
@@ -23,19 +23,24 @@ DECODERS: Final = "org.apache.kafka.tools.api."
 STRING: Final = f"{DECODERS}StringDecoder"
 
 OPTIONS: Final = (
-    Option("files", "REQUIRED: Files of logs, divided by commas.", "files"),
+    Option("files", "REQUIRED: Files of logs, separated by commas.", "files"),
     Option("print-data-log", "Print the keys and values of records."),
     Option("deep-iteration", "Print records, not only batches."),
-    Option("skip-record-metadata", "Print nothing of a record but its key and value."),
-    Option("max-bytes", "How much of each .log to read.", "bytes", default=str(dump.SIZE_MAX)),
-    Option("max-message-size", "Has no meaning here.", "bytes", default="5242880"),
-    Option("index-sanity-check", "Check an index, and print nothing of it."),
-    Option("verify-index-only", "Compare an index with its log, and print nothing of it."),
-    Option("offsets-decoder", "The records are those of __consumer_offsets."),
-    Option("transaction-log-decoder", "The records are those of __transaction_state."),
-    Option("share-group-state-decoder", "The records are those of __share_group_state."),
-    Option("key-decoder-class", "What keys are.", "class", optional=True, default=STRING),
-    Option("value-decoder-class", "What values are.", "class", optional=True, default=STRING),
+    Option("skip-record-metadata", "Print only keys and values of records."),
+    Option(
+        "max-bytes",
+        "The number of bytes to read of each .log.",
+        "bytes",
+        default=str(dump.SIZE_MAX),
+    ),
+    Option("max-message-size", "Ignored.", "bytes", default="5242880"),
+    Option("index-sanity-check", "Check an index without printing it."),
+    Option("verify-index-only", "Compare an index with its log without printing it."),
+    Option("offsets-decoder", "Decode records of __consumer_offsets."),
+    Option("transaction-log-decoder", "Decode records of __transaction_state."),
+    Option("share-group-state-decoder", "Decode records of __share_group_state."),
+    Option("key-decoder-class", "The decoder of keys.", "class", optional=True, default=STRING),
+    Option("value-decoder-class", "The decoder of values.", "class", optional=True, default=STRING),
 )
 
 Decode = Callable[[Record], tuple[str | None, str | None]]
@@ -72,7 +77,7 @@ def dump_file(path: str, options: Options) -> None:
     elif suffix == ".timeindex":
         dump_time_index(path, options)
     else:
-        for line in list(dump.lines(path))[1:]:  # without "Dumping ..."
+        for line in list(dump.dump_lines(path))[1:]:  # without "Dumping ..."
             print(line)
 
 
@@ -93,7 +98,7 @@ def log_lines(path: str, options: Options) -> Iterator[str]:
 
 
 def record_lines(batch: dump.DumpedBatch, options: Options) -> Iterator[str]:
-    """Each record's metadata, and behind it key and payload as their decoders read them."""
+    """Each record's metadata, then key and payload as their decoders print them."""
     contents = _contents(options)
     skip = options.has("skip-record-metadata")
     if not contents or batch.header.control:
@@ -139,7 +144,7 @@ def _read(name: str) -> Callable[[bytes], str]:
     if word in ("string", "default"):
         return lambda data: data.decode(errors="replace")
     if word not in WORDS:
-        raise ToolError(f"{name} is not known; there are {', '.join(WORDS)}")
+        raise ToolError(f"unknown decoder {name}; choose from {', '.join(WORDS)}")
     from_bytes = WORDS[word].from_bytes
 
     def read(data: bytes) -> str:
@@ -154,7 +159,7 @@ def _read(name: str) -> Callable[[bytes], str]:
 def _of_offsets(record: Record) -> Any:
     key, value = record.key, record.value
     return (
-        commit_json(key, value)
+        offset_commit_json(key, value)
         or group_json(key, value, open_members=True)
         or record_json(GROUPS, key, value)
     )
@@ -163,7 +168,7 @@ def _of_offsets(record: Record) -> Any:
 def _decoded(found: Any) -> tuple[str | None, str | None]:
     if found is None:
         return None, None
-    for part in ("key", "value"):  # the dump has the numbers of formats as strings
+    for part in ("key", "value"):  # the dump has the versions as strings
         if found[part] is not None:
             word = "type" if part == "key" else "version"
             found[part][word] = str(found[part][word])
@@ -192,7 +197,7 @@ def dump_index(path: str, options: Options) -> None:
     if not options.has("verify-index-only"):
         for offset, position in entries:
             print(f"offset: {offset} position: {position}")
-    lasts = {each.position: each.header.last_offset for each in dump.batches(_log_of(path))}
+    lasts = {batch.position: batch.header.last_offset for batch in dump.batches(_log_of(path))}
     found = [(offset, lasts.get(position, -1)) for offset, position in entries]
     mismatches = [
         f"  Index offset: {offset}, log offset: {last}" for offset, last in found if offset != last
@@ -208,11 +213,11 @@ def dump_time_index(path: str, options: Options) -> None:
     if not options.has("verify-index-only"):
         for timestamp, offset in entries:
             print(f"timestamp: {timestamp} offset: {offset}")
-    headers = [each.header for each in dump.batches(_log_of(path))]
+    headers = [batch_.header for batch_ in dump.batches(_log_of(path))]
     mismatches, disordered, missing = [], [], []
     before = -1
     for timestamp, offset in entries:
-        batch = next((each for each in headers if each.last_offset >= offset), None)
+        batch = next((header for header in headers if header.last_offset >= offset), None)
         last = -1 if batch is None else batch.last_offset
         if batch is None or last != offset:
             missing.append(f"Indexed offset: {offset}, found log offset: {last}")
@@ -231,10 +236,10 @@ def dump_time_index(path: str, options: Options) -> None:
 
 
 def written(entries: list[tuple[int, int]], *, at: int) -> list[tuple[int, int]]:
-    """Without the zeros that an index of a running broker has behind its entries."""
-    for place in range(1, len(entries)):
-        if entries[place][at] <= entries[place - 1][at]:
-            return entries[:place]
+    """Without the zeros that a running broker's index has behind its entries."""
+    for index in range(1, len(entries)):
+        if entries[index][at] <= entries[index - 1][at]:
+            return entries[:index]
     return entries
 
 

@@ -1,4 +1,4 @@
-"""kafka-e2e-latency: how long a record takes from the producer to the consumer, one at a time."""
+"""kafka-e2e-latency: the time from producer to consumer, for one record at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONS: Final = (
     Option("producer-acks", "REQUIRED: '1' or 'all'.", "producer-acks"),
     Option("record-size", "REQUIRED: The size of each message payload in bytes.", "bytes"),
     Option("record-key-size", "The size of the key in bytes; none if 0.", "bytes", default="0"),
-    Option("num-headers", "How many headers each message has.", "count", default="0"),
+    Option("num-headers", "The number of headers of each message.", "count", default="0"),
     Option("record-header-key-size", "The size of a header's key.", "bytes", default="0"),
     Option("record-header-size", "The size of a header's value; -1: null.", "bytes", default="0"),
 )
@@ -77,7 +77,7 @@ def work(options: Options) -> int:
 
 
 class RoundTrip:
-    """One record: sent, acknowledged, and read again."""
+    """One record: sent, acknowledged, read again."""
 
     def __init__(self, options: Options, topic: str, size: int) -> None:
         self._topic = topic
@@ -118,7 +118,7 @@ class RoundTrip:
 
 
 def print_results(latencies: Sequence[float]) -> None:
-    ordered = sorted(int(each) for each in latencies)
+    ordered = sorted(int(latency) for latency in latencies)
     print(f"Avg latency: {sum(latencies) / len(latencies):.4f} ms")
     p50, p99, p999 = (ordered[int(len(ordered) * share)] for share in (0.5, 0.99, 0.999))
     print(f"Percentiles: 50th = {p50}, 99th = {p99}, 99.9th = {p999}")
@@ -127,7 +127,7 @@ def print_results(latencies: Sequence[float]) -> None:
 def _partitions(
     bootstrap: str, topic: str, settings: Mapping[str, Setting]
 ) -> dict[TopicPartition, int]:
-    """Where each partition ends now; a topic that is not there is created."""
+    """The end of each partition; creates a missing topic."""
     with Admin(bootstrap, settings=settings) as admin:
         if topic not in admin.topics.names():
             print(
@@ -138,13 +138,16 @@ def _partitions(
         described = admin.topics.describe(topic)[topic]
         if not isinstance(described, TopicDescription):
             raise described
-        places = [TopicPartition(topic, each.partition) for each in described.partitions]
-        ends = admin.offsets.find(places)
+        partitions = [
+            TopicPartition(topic, described_partition.partition)
+            for described_partition in described.partitions
+        ]
+        ends = admin.offsets.find(partitions)
     found = {}
-    for place, end in ends.items():
+    for partition, end in ends.items():
         if isinstance(end, KafkaError):
             raise end
-        found[place] = end.offset
+        found[partition] = end.offset
     return found
 
 

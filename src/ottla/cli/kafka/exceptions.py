@@ -1,4 +1,4 @@
-"""How Kafka's tools name errors: by the classes of the Java client, which scripts look for."""
+"""The names of errors in Kafka's tools: classes of the Java client, which scripts look for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.errors import ErrorCode, KafkaError
 
 _PACKAGE: Final = "org.apache.kafka.common.errors"
 
-# Where the class is not simply the code's name in camel case.
+# Classes that are not simply the code's name in camel case.
 _IRREGULAR: Final = {
     ErrorCode.BROKER_NOT_AVAILABLE: "BrokerNotAvailableException",
     ErrorCode.CORRUPT_MESSAGE: "CorruptRecordException",
@@ -33,7 +33,7 @@ _IRREGULAR: Final = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
 }
 
-# What a broker's bare code means, where it sends no words of its own.
+# The meanings of bare codes, for responses without a message.
 _MEANINGS: Final = {
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: (
         "The brokers have no delegation.token.secret.key, so there are no delegation tokens."
@@ -60,18 +60,18 @@ _MEANINGS: Final = {
 }
 
 
-def java_name(code: ErrorCode) -> str:
+def exception_name(code: ErrorCode) -> str:
     """`org.apache.kafka.common.errors.TopicExistsException`."""
     simple = _IRREGULAR.get(code) or f"{code.name.title().replace('_', '')}Exception"
     return f"{_PACKAGE}.{simple}"
 
 
 def message_of(error: KafkaError) -> str:
-    """The broker's own words; librdkafka puts its own in their place where there are none."""
+    """The broker's message; without one librdkafka fills in its own, which this replaces."""
     message = str(error)
     bare = not message or message == error.code.name or message.startswith("Broker: ")
     return _MEANINGS.get(error.code, message.removeprefix("Broker: ")) if bare else message
 
 
 def describe(error: KafkaError) -> str:
-    return f"{java_name(error.code)}: {message_of(error)}"
+    return f"{exception_name(error.code)}: {message_of(error)}"

@@ -1,4 +1,4 @@
-"""Which feature levels belong to which release of Kafka."""
+"""Feature levels and the releases of Kafka that introduced them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ METADATA_VERSIONS: Final = (
     "4.4-IV2",
 )
 
-# Feature -> the metadata.version from which on a new cluster has level 1, 2, ...
+# Feature -> the metadata.version with which a new cluster gets level 1, 2, ...
 LEVELS: Final = {
     "kraft.version": ("3.9-IV0",),
     "transaction.version": ("4.0-IV2", "4.0-IV2"),
@@ -47,7 +47,7 @@ LEVELS: Final = {
     "share.version": ("4.2-IV0", "4.4-IV0"),
     "streams.version": ("4.2-IV1",),
 }
-# Feature and level -> what must be at which level.
+# Feature and level -> the features and levels that it depends on.
 DEPENDENCIES: Final = {("eligible.leader.replicas.version", 1): {"metadata.version": 23}}
 
 
@@ -68,8 +68,8 @@ def metadata_level(release: str) -> int:
 
 
 def metadata_name(level: int) -> str | None:
-    place = level - METADATA_LEVEL_MIN
-    return METADATA_VERSIONS[place] if 0 <= place < len(METADATA_VERSIONS) else None
+    index = level - METADATA_LEVEL_MIN
+    return METADATA_VERSIONS[index] if 0 <= index < len(METADATA_VERSIONS) else None
 
 
 def levels_of(metadata: int) -> dict[str, int]:

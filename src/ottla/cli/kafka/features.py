@@ -1,4 +1,4 @@
-"""kafka-features: the levels of the cluster's features, and changes of them."""
+"""kafka-features: describe and change the cluster's feature levels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from ottla.cli.kafka.feature_versions import (
     metadata_level,
     metadata_name,
 )
-from ottla.cli.kafka.subcommands import Parser, run_parsed
+from ottla.cli.kafka.subcommands import (
+    SubcommandParser,
+    add_client_options,
+    run_parsed,
+    tool_parser,
+)
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.client.admin import Admin
 from ottla.client.features import FeatureUpgrade
@@ -36,22 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_parsed(_parser, work, arguments)
 
 
-def work(given: argparse.Namespace) -> None:
-    if given.command == "version-mapping":
-        version_mapping(given.release_version)
+def work(args: argparse.Namespace) -> None:
+    if args.command == "version-mapping":
+        version_mapping(args.release_version)
         return
-    if given.command == "feature-dependencies":
-        for each in given.feature:
-            print(dependencies(*name_and_level(each)))
+    if args.command == "feature-dependencies":
+        for feature in args.feature:
+            print(dependencies(*name_and_level(feature)))
         return
-    if given.bootstrap_server is None:
+    if args.bootstrap_server is None:
         raise ToolError("You must specify either --bootstrap-controller or --bootstrap-server.")
-    settings = read_properties(given.command_config)
-    with Admin(given.bootstrap_server, settings=dict(settings)) as admin:
-        if given.command == "describe":
-            describe(admin, given.node_id)
+    settings = read_properties(args.command_config)
+    with Admin(args.bootstrap_server, settings=dict(settings)) as admin:
+        if args.command == "describe":
+            describe(admin, args.node_id)
         else:
-            update(admin, given)
+            update(admin, args)
 
 
 def describe(admin: Admin, node_id: int | None) -> None:
@@ -66,46 +71,46 @@ def describe(admin: Admin, node_id: int | None) -> None:
         )
 
 
-def update(admin: Admin, given: argparse.Namespace) -> None:
-    """`upgrade`, `downgrade` or `disable`: all of the features that were named, or none."""
-    operation = given.command
+def update(admin: Admin, args: argparse.Namespace) -> None:
+    """`upgrade`, `downgrade` or `disable`: all named features, or none."""
+    operation = args.command
     upgrade = FeatureUpgrade.UPGRADE
     if operation != "upgrade":
-        upgrade = FeatureUpgrade.UNSAFE_DOWNGRADE if given.unsafe else FeatureUpgrade.SAFE_DOWNGRADE
-    levels = _wanted(given, upgrade)
+        upgrade = FeatureUpgrade.UNSAFE_DOWNGRADE if args.unsafe else FeatureUpgrade.SAFE_DOWNGRADE
+    levels = _wanted(args, upgrade)
     if not levels:
         raise ToolError(f"You must specify at least one feature to {operation}")
     failure = None
     try:
-        admin.features.update(levels, upgrade, validate_only=given.dry_run)
+        admin.features.update(levels, upgrade, validate_only=args.dry_run)
     except KafkaError as error:
         failure = error.message or str(error)
     for name, level in sorted(levels.items()):
         goal = "" if operation == "disable" else f" to {level}"
         if failure is None:
-            print(f"{name} {'can be' if given.dry_run else 'was'} {operation}d{goal}.")
+            print(f"{name} {'can be' if args.dry_run else 'was'} {operation}d{goal}.")
         else:
-            start = "Can not" if given.dry_run else "Could not"
+            start = "Can not" if args.dry_run else "Could not"
             print(f"{start} {operation} {name}{goal}. {failure}")
     if failure is not None:
         raise ToolError(f"{len(levels)} out of {len(levels)} operation(s) failed.")
 
 
-def _wanted(given: argparse.Namespace, upgrade: FeatureUpgrade) -> dict[str, int]:
-    named = given.feature or []
-    if given.command == "disable":
+def _wanted(args: argparse.Namespace, upgrade: FeatureUpgrade) -> dict[str, int]:
+    named = args.feature or []
+    if args.command == "disable":
         return _without_repeats([(name, 0) for name in named])
-    if given.release_version is not None:
-        if given.metadata is not None or named:
+    if args.release_version is not None:
+        if args.metadata is not None or named:
             raise ToolError("Can not specify `release-version` with other feature flags.")
-        metadata = metadata_level(given.release_version)
+        metadata = metadata_level(args.release_version)
         levels = levels_of(metadata).items()
-        kept = {n: each for n, each in levels if each or upgrade is not FeatureUpgrade.UPGRADE}
+        kept = {n: level for n, level in levels if level or upgrade is not FeatureUpgrade.UPGRADE}
         return {METADATA: metadata, **kept}
-    wanted = [name_and_level(each) for each in named]
-    if given.metadata is not None:
+    wanted = [name_and_level(feature) for feature in named]
+    if args.metadata is not None:
         print(" `metadata` flag is deprecated and may be removed in a future release.")
-        wanted.append((METADATA, metadata_level(given.metadata)))
+        wanted.append((METADATA, metadata_level(args.metadata)))
     return _without_repeats(wanted)
 
 
@@ -129,7 +134,7 @@ def dependencies(name: str, level: int) -> str:
     needed = DEPENDENCIES.get((name, level))
     if needed is None:
         return f"{name}={level} has no dependencies."
-    lines = [f"    {each}={its} ({metadata_name(its)})" for each, its in needed.items()]
+    lines = [f"    {feature}={its} ({metadata_name(its)})" for feature, its in needed.items()]
     return "\n".join([f"{name}={level} requires:", *lines])
 
 
@@ -159,34 +164,27 @@ def _without_repeats(wanted: Sequence[tuple[str, int]]) -> dict[str, int]:
     return levels
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog=NAME,
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--bootstrap-server", metavar="host:port", help="The broker(s).")
-    parser.add_argument(
-        "--command-config", metavar="FILE", help="A file with settings of the client."
-    )
+def _parser() -> SubcommandParser:
+    parser = tool_parser(NAME, DESCRIPTION, EXAMPLES)
+    add_client_options(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     describing = commands.add_parser("describe", help="Describes the active feature flags.")
-    describing.add_argument("--node-id", type=int, help="The broker that is asked.")
+    describing.add_argument("--node-id", type=int, help="The broker to query.")
     for name in ("upgrade", "downgrade", "disable"):
         changing = commands.add_parser(name, help=f"{name.capitalize()} feature flags.")
         if name != "disable":
-            changing.add_argument("--metadata", help="DEPRECATED: a metadata.version, as 4.4-IV2.")
+            changing.add_argument(
+                "--metadata", help="DEPRECATED: a metadata.version, such as 4.4-IV2."
+            )
             changing.add_argument("--release-version", help="All features of this release.")
         changing.add_argument(
             "--feature", action="append", help="name=level; for disable the name."
         )
         if name != "upgrade":
-            changing.add_argument("--unsafe", action="store_true", help="Even if data is lost.")
+            changing.add_argument("--unsafe", action="store_true", help="Accept data loss.")
         changing.add_argument("--dry-run", action="store_true", help="Validate, change nothing.")
     mapping = commands.add_parser("version-mapping", help="The feature levels of a release.")
-    mapping.add_argument("--release-version", help="The release; the newest if none is named.")
+    mapping.add_argument("--release-version", help="The release; default: the newest.")
     needed = commands.add_parser("feature-dependencies", help="What a feature level requires.")
     needed.add_argument("--feature", action="append", required=True, help="name=level")
     return parser

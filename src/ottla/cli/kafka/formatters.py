@@ -1,4 +1,4 @@
-"""How kafka-console-consumer prints records: Kafka's formatters and deserializers, by name."""
+"""The record output of kafka-console-consumer: Kafka's formatters and deserializers, by name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final, Protocol
 
-from ottla.cli.extras import need
+from ottla.cli.extras import require_extra
 from ottla.cli.kafka.tool import ToolError
-from ottla.client.record import Record
+from ottla.client.record import ConsumerRecord
 from ottla.client.serde_arguments import WORDS
 
 _PACKAGE: Final = "org.apache.kafka.tools.consumer."
@@ -19,15 +19,15 @@ Show = Callable[[bytes | None], bytes]
 
 
 class Formatter(Protocol):
-    def write(self, record: Record, out: BinaryIO) -> None: ...
+    def write(self, record: ConsumerRecord, out: BinaryIO) -> None: ...
 
     def close(self) -> None:
-        """Most hold nothing that is open."""
+        """Most formatters hold no resources."""
         return
 
 
 class DefaultFormatter(Formatter):
-    """Timestamp, partition, offset, epoch, headers, key, value: those that are asked for."""
+    """Timestamp, partition, offset, epoch, headers, key, value, as far as requested."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._timestamp = _truth(properties, "print.timestamp")
@@ -47,7 +47,7 @@ class DefaultFormatter(Formatter):
         header = properties.get("headers.deserializer") or properties.get("header.deserializer")
         self._show_header = _shower(header, null)
 
-    def write(self, record: Record, out: BinaryIO) -> None:
+    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
         parts: list[bytes] = []
         if self._timestamp:
             known = record.timestamp_ms >= 0
@@ -71,24 +71,24 @@ class DefaultFormatter(Formatter):
             parts.append(self.value_part(record))
         out.write(self._separator.join(parts) + self._line_separator)
 
-    def key_part(self, record: Record) -> bytes:
+    def key_part(self, record: ConsumerRecord) -> bytes:
         return self._show_key(record.key)
 
-    def value_part(self, record: Record) -> bytes:
+    def value_part(self, record: ConsumerRecord) -> bytes:
         return self._show_value(record.value)
 
-    def _header_part(self, record: Record) -> bytes:
+    def _header_part(self, record: ConsumerRecord) -> bytes:
         pairs = (name.encode() + b":" + self._show_header(data) for name, data in record.headers)
         return self._headers_separator.join(pairs) or b"NO_HEADERS"
 
 
 class LoggingFormatter(Formatter):
-    """The default output, and a line in the log."""
+    """The default output, plus a line in the log."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._default = DefaultFormatter(properties)
 
-    def write(self, record: Record, out: BinaryIO) -> None:
+    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
         self._default.write(record, out)
         logging.getLogger("ottla.console").info(
             "CreateTime:%d, key:%r, value:%r", record.timestamp_ms, record.key, record.value
@@ -96,34 +96,34 @@ class LoggingFormatter(Formatter):
 
 
 class NoOpFormatter(Formatter):
-    """Nothing: to see how fast the rest is."""
+    """Prints nothing, to measure the consumer alone."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         pass
 
-    def write(self, record: Record, out: BinaryIO) -> None:
+    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
         pass
 
 
 class OffsetsFormatter(Formatter):
-    """The offset commits in __consumer_offsets, as JSON."""
+    """Offset commits in __consumer_offsets, as JSON."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         pass
 
-    def write(self, record: Record, out: BinaryIO) -> None:
-        from ottla.cli.kafka.offsets_topic import commit_json
+    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
+        from ottla.cli.kafka.offsets_topic import offset_commit_json
 
-        _write_json(commit_json(record.key, record.value), out)
+        _write_json(offset_commit_json(record.key, record.value), out)
 
 
 class FormatsFormatter(Formatter):
-    """Records of coordinators' topics by their formats, as JSON."""
+    """Records of coordinators' topics in their message formats, as JSON."""
 
     def __init__(self, formats: str) -> None:
         self._formats = formats
 
-    def write(self, record: Record, out: BinaryIO) -> None:
+    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
         from ottla.cli.kafka import record_formats
 
         formats = getattr(record_formats, self._formats)
@@ -131,19 +131,19 @@ class FormatsFormatter(Formatter):
 
 
 class GroupMetadataFormatter(Formatter):
-    """The groups in __consumer_offsets, as JSON."""
+    """Group metadata in __consumer_offsets, as JSON."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         pass
 
-    def write(self, record: Record, out: BinaryIO) -> None:
+    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
         from ottla.cli.kafka.offsets_topic import group_json
 
         _write_json(group_json(record.key, record.value), out)
 
 
 def _schema_formatter(properties: Mapping[str, str]) -> Formatter:
-    need("a formatter of records with schemas", "registry")
+    require_extra("a formatter of records with schemas", "registry")
     from ottla.cli.kafka.schema_formatter import SchemaFormatter
 
     return SchemaFormatter(properties)
@@ -160,7 +160,7 @@ _FORMATTERS: Final[dict[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "group.share.ShareGroupStateMessageFormatter": (
         lambda properties: FormatsFormatter("SHARE_STATES")
     ),
-    # Each record's schema says which language it is in.
+    # The schema of each record determines its language.
     "io.confluent.kafka.formatter.AvroMessageFormatter": _schema_formatter,
     "io.confluent.kafka.formatter.json.JsonSchemaMessageFormatter": _schema_formatter,
     "io.confluent.kafka.formatter.protobuf.ProtobufMessageFormatter": _schema_formatter,
@@ -171,19 +171,19 @@ def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
     make = _FORMATTERS.get(name.removeprefix(_PACKAGE))
     if make is None:
         known = ", ".join(_FORMATTERS)
-        raise ToolError(f"{name} is not a formatter; there are {known}")
+        raise ToolError(f"unknown formatter {name}; choose from {known}")
     return make(properties)
 
 
 def _shower(deserializer: str | None, null: bytes) -> Show:
-    """What prints bytes: they are strings unless a deserializer of Java's says otherwise."""
+    """Prints bytes as text, or by one of Java's deserializers."""
     if deserializer is None:
         return lambda data: null if data is None else data
     word = deserializer.removeprefix(_SERIALIZATION).removesuffix("Deserializer").lower()
     if word == "bytearray":
         word = "bytes"
     if word not in WORDS:
-        raise ToolError(f"{deserializer} is not known; there are {', '.join(WORDS)}")
+        raise ToolError(f"unknown deserializer {deserializer}; choose from {', '.join(WORDS)}")
     read = WORDS[word].from_bytes
 
     def show(data: bytes | None) -> bytes:

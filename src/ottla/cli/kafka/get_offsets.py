@@ -29,8 +29,8 @@ TIMES: Final = {
 OPTIONS: Final = (
     BOOTSTRAP,
     COMMAND_CONFIG,
-    Option("topic", "A regular expression; all topics if there is none.", "topic"),
-    Option("partitions", "Partitions, divided by commas; all if there are none.", "partitions"),
+    Option("topic", "A regular expression; default: all topics.", "topic"),
+    Option("partitions", "Partitions, separated by commas; default: all.", "partitions"),
     Option(
         "topic-partitions",
         "Topics (regular expressions) with partitions: topic1:1,topic2:0-3,topic3,topic4:5-,"
@@ -45,7 +45,7 @@ OPTIONS: Final = (
         "time",
         default="latest",
     ),
-    Option("exclude-internal-topics", "Leave internal topics out."),
+    Option("exclude-internal-topics", "Omit internal topics."),
 )
 
 
@@ -61,7 +61,9 @@ def work(options: Options) -> int:
         settings = read_properties(options.value("command-config"))
         with Admin(bootstrap, settings=dict(settings)) as admin:
             names = admin.topics.names(internal=not options.has("exclude-internal-topics"))
-            partitions = [each for each in partitions_of(admin, names) if wanted(each)]
+            partitions = [
+                partition for partition in partitions_of(admin, names) if wanted(partition)
+            ]
             if not partitions:
                 raise ToolError("Could not match any topic-partitions with the specified filters")
             print_offsets(admin, partitions, time_ms)

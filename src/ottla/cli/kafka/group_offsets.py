@@ -19,7 +19,7 @@ from ottla.cli.kafka.group_report import Column, print_table
 from ottla.cli.kafka.options import Options, UsageError
 from ottla.cli.kafka.tool import ToolError
 from ottla.client.admin import Admin
-from ottla.client.describing import GroupDescription
+from ottla.client.group_descriptions import GroupDescription
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAt
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
@@ -40,7 +40,7 @@ RESET_COLUMNS: Final[tuple[Column, ...]] = (
     ("PARTITION", 10),
     ("NEW-OFFSET", 0),
 )
-STATUS_WIDTH: Final = 15  # which a longer status does not widen
+STATUS_WIDTH: Final = 15  # longer statuses do not widen the column
 DELETE_COLUMNS: Final[tuple[Column, ...]] = (
     ("TOPIC", 15),
     ("PARTITION", 10),
@@ -58,7 +58,7 @@ Plan = dict[TopicPartition, int]
 
 
 def reset_offsets(admin: Admin, options: Options) -> None:
-    names = options.values("group") or [each.name for each in admin.groups.list()]
+    names = options.values("group") or [group.name for group in admin.groups.list()]
     plans: dict[str, Plan] = {}
     described = admin.groups.describe(*dict.fromkeys(names)) if names else {}
     for name in dict.fromkeys(names):
@@ -72,9 +72,9 @@ def reset_offsets(admin: Admin, options: Options) -> None:
         print(to_csv(plans, several=len(names) > 1))
     else:
         rows = [
-            [name, each.topic, str(each.partition), str(offset)]
+            [name, partition.topic, str(partition.partition), str(offset)]
             for name, plan in plans.items()
-            for each, offset in plan.items()
+            for partition, offset in plan.items()
         ]
         width = max([15, *map(len, names)])
         print_table([("GROUP", width), *RESET_COLUMNS[1:]], rows)
@@ -104,7 +104,9 @@ def _plan_of(
         return plan_of_file(admin, options, name, several=several)
     current: Plan = {}
     if any(map(options.has, ("all-topics", "to-current", "shift-by"))):
-        current = {each: found.offset for each, found in admin.groups.offsets(name).items()}
+        current = {
+            partition: found.offset for partition, found in admin.groups.offsets(name).items()
+        }
     if options.has("all-topics"):
         partitions = sorted(current)
     else:
@@ -133,56 +135,62 @@ def new_offsets(
         return _found(admin.offsets.find(partitions, LATEST))
     if options.has("shift-by"):
         shift = _integer(options, "shift-by")
-        missing = next((each for each in partitions if each not in current), None)
+        missing = next((partition for partition in partitions if partition not in current), None)
         if missing is not None:
             raise UsageError(
                 f"Cannot shift offset for partition {missing} since there is no current committed"
                 " offset"
             )
-        return within_log(admin, {each: current[each] + shift for each in partitions})
+        return within_log(
+            admin, {partition: current[partition] + shift for partition in partitions}
+        )
     if options.has("to-datetime"):
         return since(admin, partitions, parse_datetime(options.require("to-datetime")))
     if options.has("by-duration"):
         ago_ms = parse_duration(options.require("by-duration"))
         return since(admin, partitions, int(time.time() * 1000) - ago_ms)
-    new = [each for each in partitions if each not in current]
+    new = [partition for partition in partitions if partition not in current]
     ends = _found(admin.offsets.find(new, LATEST))
-    return {each: current[each] if each in current else ends[each] for each in partitions}
+    return {
+        partition: current[partition] if partition in current else ends[partition]
+        for partition in partitions
+    }
 
 
 def within_log(admin: Admin, wanted: Plan) -> Plan:
-    """Offsets outside of the log go to its nearer end, with a warning."""
+    """Offsets outside of the log move to its nearer end, with a warning."""
     first = _found(admin.offsets.find(wanted, EARLIEST))
     last = _found(admin.offsets.find(wanted, LATEST))
     plan = {}
-    for each, offset in wanted.items():
-        plan[each] = min(max(offset, first[each]), last[each])
-        if offset != plan[each]:
-            word, end = ("lower", "earliest") if offset < first[each] else ("higher", "latest")
+    for partition, offset in wanted.items():
+        plan[partition] = min(max(offset, first[partition]), last[partition])
+        if offset != plan[partition]:
+            word, end = ("lower", "earliest") if offset < first[partition] else ("higher", "latest")
             print(
                 f"WARN New offset ({offset}) is {word} than {end} offset for topic partition"
-                f" {each}. Value will be set to {plan[each]}",
+                f" {partition}. Value will be set to {plan[partition]}",
                 file=sys.stderr,
             )
     return plan
 
 
 def since(admin: Admin, partitions: Sequence[TopicPartition], time_ms: int) -> Plan:
-    """The first record at or after a time; the end where there is none."""
-    found = _found(admin.offsets.find(partitions, max(0, time_ms)))  # below 0 are other things
+    """The first record at or after a time; the end if there is none."""
+    # Not below 0, because negative values have special meanings.
+    found = _found(admin.offsets.find(partitions, max(0, time_ms)))
     ends = _found(admin.offsets.find(partitions, LATEST))
-    for each in partitions:
-        if found[each] < 0:
+    for partition in partitions:
+        if found[partition] < 0:
             print(
-                f"\nWarn: Partition {each.partition} from topic {each.topic} is empty. Falling"
-                " back to latest known offset."
+                f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty."
+                " Falling back to latest known offset."
             )
-            found[each] = ends[each]
+            found[partition] = ends[partition]
     return found
 
 
 def topic_partitions(admin: Admin, words: Iterable[str]) -> list[TopicPartition]:
-    """`topic` or `topic:0,1` each; all must exist."""
+    """`topic` or `topic:0,1`; all of them must exist."""
     wanted: list[TopicPartition] = []
     for word in words:
         topic, colon, numbers = word.partition(":")
@@ -192,8 +200,8 @@ def topic_partitions(admin: Admin, words: Iterable[str]) -> list[TopicPartition]
         if not colon:
             wanted += known
             continue
-        chosen = [TopicPartition(topic, each) for each in _partitions(word, numbers)]
-        missing = ",".join(str(each) for each in chosen if each not in known)
+        chosen = [TopicPartition(topic, number) for number in _partitions(word, numbers)]
+        missing = ",".join(str(partition) for partition in chosen if partition not in known)
         if missing:
             words = f'The partitions "{missing}" do not exist'
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words)
@@ -206,10 +214,10 @@ def _partitions(word: str, numbers: str) -> list[int]:
     if not numbers:
         raise UsageError(f"Invalid topic arg '{word}', expected topic name and partitions")
     found = []
-    for each in numbers.split(","):
-        if not each.isdigit():
-            raise UsageError(f"Invalid partition '{each}' specified in topic arg '{word}''")
-        found.append(int(each))
+    for number in numbers.split(","):
+        if not number.isdigit():
+            raise UsageError(f"Invalid partition '{number}' specified in topic arg '{word}''")
+        found.append(int(number))
     return found
 
 
@@ -222,8 +230,8 @@ def delete_offsets_of(admin: Admin, name: str, words: Iterable[str]) -> None:
     partitions: list[TopicPartition] = []
     for word in words:
         topic, colon, numbers = word.partition(":")
-        if colon:  # the broker says which of them it does not have
-            partitions += [TopicPartition(topic, each) for each in _partitions(word, numbers)]
+        if colon:  # the broker reports those that do not exist
+            partitions += [TopicPartition(topic, number) for number in _partitions(word, numbers)]
             continue
         try:
             partitions += topic_partitions(admin, [word])
@@ -231,12 +239,16 @@ def delete_offsets_of(admin: Admin, name: str, words: Iterable[str]) -> None:
             results[topic, "-"] = error
     overall: KafkaError | None = None
     try:
-        for each, result in admin.groups.delete_offsets(name, partitions).items():
-            results[each.topic, str(each.partition)] = result
+        for partition, result in admin.groups.delete_offsets(name, partitions).items():
+            results[partition.topic, str(partition.partition)] = result
     except KafkaError as error:
         overall = error
-        results |= {(each.topic, str(each.partition)): error for each in partitions}
-    _say_deleted(name, overall, [results[each.topic, str(each.partition)] for each in partitions])
+        results |= {(partition.topic, str(partition.partition)): error for partition in partitions}
+    _say_deleted(
+        name,
+        overall,
+        [results[partition.topic, str(partition.partition)] for partition in partitions],
+    )
     print_table(
         DELETE_COLUMNS,
         [
@@ -244,7 +256,7 @@ def delete_offsets_of(admin: Admin, name: str, words: Iterable[str]) -> None:
                 *key,
                 f"Error: {describe_error(result)}" if result else "Successful".ljust(STATUS_WIDTH),
             ]
-            for key, result in sorted(results.items(), key=lambda each: each[0])
+            for key, result in sorted(results.items(), key=lambda item: item[0])
         ],
     )
 
@@ -264,14 +276,14 @@ def to_csv(plans: Mapping[str, Plan], *, several: bool) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for name, plan in plans.items():
-        for each, offset in plan.items():
-            row = [each.topic, each.partition, offset]
+        for partition, offset in plan.items():
+            row = [partition.topic, partition.partition, offset]
             writer.writerow([name, *row] if several else row)
     return out.getvalue()
 
 
 def from_csv(text: str, *, several: bool) -> dict[str, Plan]:
-    """Plans by group; where rows name no group (there is but one then), it is called ''."""
+    """Plans by group; the key is '' if the rows name no group, because there is only one."""
     plans: dict[str, Plan] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         if not row:
@@ -289,7 +301,7 @@ def from_csv(text: str, *, several: bool) -> dict[str, Plan]:
 
 
 def parse_datetime(text: str) -> int:
-    """Milliseconds since 1970; without a time zone it is UTC."""
+    """Milliseconds since 1970; UTC if there is no time zone."""
     if "T" not in text:
         raise ToolError(
             "java.text.ParseException: Error parsing timestamp. It does not contain a 'T'"
@@ -301,7 +313,7 @@ def parse_datetime(text: str) -> int:
         raise ToolError(f"java.text.ParseException: {error}") from None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return (when - EPOCH) // timedelta(milliseconds=1)  # in whole numbers: floats lose some
+    return (when - EPOCH) // timedelta(milliseconds=1)  # exact, unlike floats
 
 
 def parse_duration(text: str) -> int:
@@ -309,17 +321,17 @@ def parse_duration(text: str) -> int:
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()[1:]):
         raise ToolError("Text cannot be parsed to a Duration")
-    days, hours, minutes, seconds = (float(each or 0) for each in found.groups()[1:])
+    days, hours, minutes, seconds = (float(number or 0) for number in found.groups()[1:])
     total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return int((-total_s if found[1] == "-" else total_s) * 1000)
 
 
 def _found(offsets: Mapping[TopicPartition, OffsetAt | KafkaError]) -> Plan:
     plan = {}
-    for each, at in offsets.items():
+    for partition, at in offsets.items():
         if isinstance(at, KafkaError):
-            raise ToolError(f"{each}: {message_of(at)}")
-        plan[each] = at.offset
+            raise ToolError(f"{partition}: {message_of(at)}")
+        plan[partition] = at.offset
     return plan
 
 

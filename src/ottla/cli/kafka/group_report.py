@@ -1,4 +1,4 @@
-"""What kafka-consumer-groups --describe prints."""
+"""The output of kafka-consumer-groups --describe."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 
 from ottla.cli.kafka.options import Options
 from ottla.client.admin import Admin
-from ottla.client.committed import Committed
-from ottla.client.describing import GroupDescription, Member
+from ottla.client.committed_offsets import OffsetAndMetadata
+from ottla.client.group_descriptions import GroupDescription, MemberDescription
 from ottla.client.offsets import OffsetAt
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 
 MISSING: Final = "-"
 
-# A column's title and the width that it has at least; 0: the last one, which is not padded.
+# A column's title and its minimal width; 0 for the last one, which is not padded.
 OFFSET_COLUMNS: Final = (
     ("GROUP", 15),
     ("TOPIC", 15),
@@ -45,7 +45,7 @@ MEMBER_VERBOSE_COLUMNS: Final = (
     ("TARGET-EPOCH", 15),
     ("TARGET-ASSIGNMENT", 20),
 )
-UPGRADED_COLUMN: Final = ("UPGRADED", 0)  # while a group has members of both protocols
+UPGRADED_COLUMN: Final = ("UPGRADED", 0)  # only while a group has members of both protocols
 STATE_COLUMNS: Final = (
     ("GROUP", 15),
     ("COORDINATOR (ID)", 25),
@@ -59,7 +59,7 @@ Column = tuple[str, int]
 
 
 def describe_groups(admin: Admin, options: Options) -> None:
-    names = options.values("group") or [each.name for each in admin.groups.list()]
+    names = options.values("group") or [group.name for group in admin.groups.list()]
     if not names:
         return
     described = admin.groups.describe(*dict.fromkeys(names))
@@ -82,7 +82,7 @@ def describe_groups(admin: Admin, options: Options) -> None:
 
 
 def known(name: str, described: GroupDescription | KafkaError) -> GroupDescription:
-    """A group that nobody knows is dead to older brokers, and an error to us."""
+    """Older brokers describe unknown groups as dead; we treat them as an error."""
     if isinstance(described, KafkaError):
         raise described
     if described.state == "Dead":
@@ -98,12 +98,12 @@ def say_state(group: GroupDescription) -> None:
 
 
 def offset_rows(admin: Admin, group: GroupDescription, *, verbose: bool) -> list[list[str]]:
-    """Partitions with their readers, those with most first; then those that nobody reads."""
+    """Assigned partitions, members with most first; then unassigned ones."""
     committed = admin.groups.offsets(group.name)
-    assigned = {each for member in group.members for each in member.assignment}
+    assigned = {partition for member in group.members for partition in member.assignment}
     ends = admin.offsets.find(sorted(assigned | set(committed)))
     rows = []
-    for member in sorted(group.members, key=lambda each: -len(each.assignment)):
+    for member in sorted(group.members, key=lambda member: -len(member.assignment)):
         for partition in member.assignment or (None,):
             rows.append(_offset_row(group, partition, member, committed, ends, verbose=verbose))
     for partition in sorted(set(committed) - assigned):
@@ -114,8 +114,8 @@ def offset_rows(admin: Admin, group: GroupDescription, *, verbose: bool) -> list
 def _offset_row(
     group: GroupDescription,
     partition: TopicPartition | None,
-    member: Member | None,
-    committed: dict[TopicPartition, Committed],
+    member: MemberDescription | None,
+    committed: dict[TopicPartition, OffsetAndMetadata],
     ends: dict[TopicPartition, OffsetAt | KafkaError],
     *,
     verbose: bool,
@@ -146,14 +146,14 @@ def print_members(group: GroupDescription, *, verbose: bool) -> None:
     columns = [*MEMBER_COLUMNS[:-1], MEMBER_LAST_COLUMN]
     if verbose:
         columns = [*MEMBER_COLUMNS, *MEMBER_VERBOSE_COLUMNS]
-    with_instances = any(each.instance_id for each in group.members)
+    with_instances = any(member_.instance_id for member_ in group.members)
     if with_instances:
         columns.insert(2, INSTANCE_COLUMN)
-    with_upgrades = verbose and any(each.upgraded is False for each in group.members)
+    with_upgrades = verbose and any(member_.upgraded is False for member_ in group.members)
     if with_upgrades:
         columns.append(UPGRADED_COLUMN)
     rows = []
-    for member in sorted(group.members, key=lambda each: (-len(each.assignment), each.id)):
+    for member in sorted(group.members, key=lambda member: (-len(member.assignment), member.id)):
         row = [group.name, member.id]
         if with_instances:
             row.append(member.instance_id or MISSING)
@@ -189,15 +189,17 @@ def print_state(group: GroupDescription, *, verbose: bool) -> None:
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str:
     """`orders:0,1;users:3`."""
-    topics = groupby(sorted(partitions), key=lambda each: each.topic)
-    shown = (f"{topic}:{','.join(str(each.partition) for each in of)}" for topic, of in topics)
+    topics = groupby(sorted(partitions), key=lambda partition: partition.topic)
+    shown = (
+        f"{topic}:{','.join(str(partition.partition) for partition in of)}" for topic, of in topics
+    )
     return ";".join(shown) or MISSING
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     widths = [
-        max([least, *(len(row[place]) for row in rows)]) if least else 0
-        for place, (_, least) in enumerate(columns)
+        max([least, *(len(row[index]) for row in rows)]) if least else 0
+        for index, (_, least) in enumerate(columns)
     ]
     print()
     for row in ([title for title, _ in columns], *rows):

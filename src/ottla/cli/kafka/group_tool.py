@@ -1,4 +1,4 @@
-"""What kafka-consumer-groups, kafka-share-groups and kafka-streams-groups have in common."""
+"""The common part of kafka-consumer-groups, kafka-share-groups and kafka-streams-groups."""
 
 from __future__ import annotations
 
@@ -26,30 +26,32 @@ DESCRIBE_OPTIONS: Final = (
     ),
 )
 VERBOSE: Final = Option("verbose", "With --describe: more columns.")
-EXECUTE: Final = Option("execute", "With --reset-offsets: do it.")
+EXECUTE: Final = Option("execute", "With --reset-offsets: apply it.")
 TO_DATETIME: Final = Option(
     "to-datetime", "Reset to the first record since: YYYY-MM-DDThh:mm:ss.sss.", "time"
 )
 TO_EARLIEST: Final = Option("to-earliest", "Reset to the first offset.")
 TO_LATEST: Final = Option("to-latest", "Reset to the last offset.")
 RESET_OPTIONS: Final = (
-    Option("dry-run", "With --reset-offsets: show what would be done."),
+    Option("dry-run", "With --reset-offsets: only show the changes."),
     EXECUTE,
     Option("export", "With --reset-offsets: print the plan as CSV, as --from-file reads it."),
     Option("to-offset", "Reset to this offset.", "offset"),
     TO_DATETIME,
-    Option("by-duration", "Reset to the first record since so long ago: PnDTnHnMnS.", "duration"),
+    Option(
+        "by-duration", "Reset to the first record within this duration: PnDTnHnMnS.", "duration"
+    ),
     TO_EARLIEST,
     TO_LATEST,
-    Option("to-current", "Reset to where the group is."),
-    Option("shift-by", "Reset by so many records, forward or (negative) back.", "count"),
+    Option("to-current", "Reset to the current offset."),
+    Option("shift-by", "Reset by this number of records, forward or (negative) back.", "count"),
     Option("from-file", "Reset to the offsets of a CSV file.", "file"),
 )
 TIMEOUT: Final = Option("timeout", "How long to wait.", "ms", default="30000")
 
 
 class ListedGroup(Protocol):
-    """A group by its name, and the state that it is in."""
+    """A group's name and state."""
 
     @property
     def name(self) -> str: ...
@@ -58,7 +60,7 @@ class ListedGroup(Protocol):
 
 
 def serve(kind: str, action: str, actions: Mapping[str, Any], options: Options) -> int:
-    """As in Kafka, what goes wrong at the broker is printed and does not change the exit code."""
+    """As in Kafka, errors from the broker are printed and do not change the exit code."""
     settings = read_properties(options.value("command-config"))
     timeout_s = (options.integer("timeout") or 0) / 1000
     failure = f"\nError: Executing {kind} group command failed due to "
@@ -98,7 +100,7 @@ def check_execute(options: Options, *, either_is_needed: bool) -> None:
 
 
 def check_describe_only(options: Options) -> None:
-    """For another action than --describe."""
+    """Refuse options of --describe with another action."""
     for name in ("members", "offsets", "verbose"):
         if options.has(name):
             raise UsageError(
@@ -107,7 +109,7 @@ def check_describe_only(options: Options) -> None:
 
 
 def print_groups(groups: Iterable[ListedGroup], options: Options, states: Sequence[str]) -> None:
-    """--list: names, or with --state a table of those in the states that it names."""
+    """--list: names, or with --state a table of the groups in these states."""
     wanted = chosen(options, "state", states, "state")
     ordered = sorted(groups, key=lambda group: group.name)
     if not options.has("state"):
@@ -122,7 +124,7 @@ def print_groups(groups: Iterable[ListedGroup], options: Options, states: Sequen
 
 
 def chosen(options: Options, name: str, known: Sequence[str], what: str) -> set[str]:
-    """The words behind an option, in lower case; each must be a known one."""
+    """The values of an option in lower case; each must be known."""
     words = options.value(name)
     if words is None:
         return set()
@@ -136,7 +138,7 @@ def chosen(options: Options, name: str, known: Sequence[str], what: str) -> set[
 def print_deletion(
     kind: str, deleted: Collection[str], failures: Mapping[str, str], *, end: str = ""
 ) -> None:
-    """--delete: all were deleted, or which failed and why. Kafka's tools differ in `end`."""
+    """--delete: success, or which groups failed and why. Kafka's tools differ in `end`."""
     shown = ", ".join(f"'{name}'" for name in deleted)
     if not failures:
         print(f"Deletion of requested {kind} groups ({shown}) was successful.")
@@ -151,7 +153,8 @@ def print_deletion(
 def undeletable(
     groups: Mapping[str, ListedGroup], names: Iterable[str], *, kind: str, unknown: str
 ) -> dict[str, str]:
-    """Why groups can't be deleted. The tool looks first: DeleteGroups takes a group of any type."""
+    """Why groups can't be deleted. Checked here, because DeleteGroups deletes groups of any
+    type."""
     reasons = {}
     for name in names:
         if name not in groups:

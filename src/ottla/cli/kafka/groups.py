@@ -23,9 +23,9 @@ OPTIONS: Final = (
     BOOTSTRAP,
     COMMAND_CONFIG,
     Option("list", "List the groups."),
-    Option("group-type", "Only groups of a type: classic, consumer, share, streams.", "type"),
-    Option("protocol", "Only groups of a protocol.", "protocol"),
-    Option("consumer", "Only groups of consumers: of type consumer, and classic ones."),
+    Option("group-type", "Only groups of this type: classic, consumer, share, streams.", "type"),
+    Option("protocol", "Only groups of this protocol.", "protocol"),
+    Option("consumer", "Only consumer groups: of type consumer, and classic ones."),
     Option("share", "Only share groups."),
     Option("streams", "Only streams groups."),
 )
@@ -40,11 +40,11 @@ def work(options: Options) -> int:
     settings = read_properties(options.value("command-config"))
     try:
         with Admin(options.require("bootstrap-server"), settings=dict(settings)) as admin:
-            groups = sorted(admin.groups.list_all(), key=lambda each: each.name)
+            groups = sorted(admin.groups.list_all(), key=lambda group: group.name)
     except KafkaError as error:
         print(f"Error while executing groups command : {explain(error)}")
         return 1
-    print_groups([each for each in groups if matches(options, each)])
+    print_groups([group for group in groups if matches(options, group)])
     return 0
 
 
@@ -75,11 +75,11 @@ def matches(options: Options, group: GroupListing) -> bool:
 
 
 def print_groups(groups: Sequence[GroupListing]) -> None:
-    rows = [(each.name, each.type, each.protocol) for each in groups]
+    rows = [(group.name, group.type, group.protocol) for group in groups]
     width = max([WIDTH, *(len(name) for name, _, _ in rows)])
     title, *rest = COLUMNS
-    print(title.ljust(width), *(each.ljust(WIDTH) for each in rest))
-    for name, kind, protocol in rows:  # each with a blank behind it, as Kafka has it
+    print(title.ljust(width), *(column.ljust(WIDTH) for column in rest))
+    for name, kind, protocol in rows:  # each followed by a blank, as in Kafka
         print(name.ljust(width), kind.ljust(WIDTH), protocol.ljust(WIDTH), "")
 
 

@@ -1,4 +1,4 @@
-"""kafka-leader-election: give leadership back to preferred replicas, or to any that is left."""
+"""kafka-leader-election: elects preferred replicas as leaders, or any live replica."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ottla.cli.kafka.exceptions import describe
 from ottla.cli.kafka.options import Option, Options, UsageError
 from ottla.cli.kafka.tool import ToolError, read_properties, run
 from ottla.client.admin import Admin
-from ottla.client.reassignments import Election, Results
+from ottla.client.reassignments import ElectionType, Results
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 
 NAME: Final = "kafka-leader-election"
 DESCRIPTION: Final = """\
 This tool attempts to elect a new leader for a set of topic partitions: the preferred replica, or
-(unclean, records may be lost) any that lives where nobody leads.
+(unclean: records may be lost) any live replica of a partition that has no leader.
 
 Examples:
   kafka-leader-election --bootstrap-server localhost:9092 \\
@@ -35,7 +35,7 @@ OPTIONS: Final = (
         "REQUIRED: The broker(s) to connect to: HOST1:PORT1,HOST2:PORT2.",
         "host:port",
     ),
-    Option("command-config", "A properties file with settings of the client.", "Config file"),
+    Option("command-config", "A properties file with client settings.", "Config file"),
     Option("admin.config", "The old name of --command-config.", "config file"),
     Option(
         "election-type",
@@ -44,8 +44,8 @@ OPTIONS: Final = (
         "election type",
     ),
     Option("topic", "The topic of the one partition to elect a leader for.", "topic name"),
-    Option("partition", "With --topic: the partition. REQUIRED there.", "partition id"),
-    Option("all-topic-partitions", "Every partition that an election of this type is for."),
+    Option("partition", "The partition; REQUIRED with --topic.", "partition id"),
+    Option("all-topic-partitions", "All partitions that need an election of this type."),
     Option(
         "path-to-json-file",
         "A file with partitions:\n"
@@ -81,15 +81,17 @@ def work(options: Options) -> int:
     return 0
 
 
-def check(options: Options) -> tuple[Election, list[TopicPartition] | None]:
-    """Which election, and of which partitions; None is all of them."""
-    missing = [each for each in ("bootstrap-server", "election-type") if not options.has(each)]
+def check(options: Options) -> tuple[ElectionType, list[TopicPartition] | None]:
+    """The type of election and its partitions; None means all of them."""
+    missing = [
+        option for option in ("bootstrap-server", "election-type") if not options.has(option)
+    ]
     if missing:
         raise ToolError(f"Missing required option(s): {', '.join(missing)}")
     kind = options.require("election-type").upper()
-    if kind not in Election.__members__:
+    if kind not in ElectionType.__members__:
         raise UsageError(f"Cannot parse argument '{kind.lower()}' of option election-type")
-    if sum(options.has(each) for each in WHICH) != 1:
+    if sum(options.has(option) for option in WHICH) != 1:
         raise ToolError(
             f"One and only one of the following options is required: {', '.join(WHICH)}"
         )
@@ -104,15 +106,15 @@ def check(options: Options) -> tuple[Election, list[TopicPartition] | None]:
         partitions = [TopicPartition(options.require("topic"), index)]
     elif options.has("path-to-json-file"):
         partitions = parse(_read(options.require("path-to-json-file")))
-    return Election[kind], partitions
+    return ElectionType[kind], partitions
 
 
-def report(election: Election, results: Results) -> None:
-    """What became of it; ToolError if a partition has no leader of this kind."""
-    done = [place for place, error in results.items() if error is None]
+def report(election: ElectionType, results: Results) -> None:
+    """Print the results; ToolError if a partition has no such leader."""
+    done = [partition for partition, error in results.items() if error is None]
     needless = [
-        place
-        for place, error in results.items()
+        partition
+        for partition, error in results.items()
         if error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
     ]
     kind = election.name
@@ -124,11 +126,11 @@ def report(election: Election, results: Results) -> None:
     if needless:
         print(f"Valid replica already elected for partitions {', '.join(map(str, needless))}")
     failed = 0
-    for place, error in results.items():
-        if error is not None and place not in needless:
+    for partition, error in results.items():
+        if error is not None and partition not in needless:
             failed += 1
             print(
-                f"Error completing leader election ({kind}) for partition: {place}:"
+                f"Error completing leader election ({kind}) for partition: {partition}:"
                 f" {describe(error)}"
             )
     if failed:
@@ -144,11 +146,11 @@ def parse(text: str) -> list[TopicPartition]:
         raise ToolError('Replica election data is missing "partitions" field')
     try:
         found = [
-            TopicPartition(each["topic"], int(each["partition"])) for each in data["partitions"]
+            TopicPartition(entry["topic"], int(entry["partition"])) for entry in data["partitions"]
         ]
     except (KeyError, TypeError, ValueError):
         raise ToolError("Each partition has a topic and a partition") from None
-    twice = sorted({str(each) for each in found if found.count(each) > 1})
+    twice = sorted({str(partition) for partition in found if found.count(partition) > 1})
     if twice:
         shown = ", ".join(twice)
         raise ToolError(f"Replica election data contains duplicate partitions: [{shown}]")

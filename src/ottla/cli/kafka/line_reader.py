@@ -1,4 +1,4 @@
-"""How kafka-console-producer reads lines."""
+"""The line format of kafka-console-producer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Headers = list[tuple[str, bytes | None]]
 
 
 @dataclass(slots=True)
-class Line:
+class InputLine:
     key: bytes | None
     value: bytes | None
     headers: Headers
 
 
 class LineReader:
-    """Cuts lines into headers, key and value."""
+    """Splits lines into headers, key and value."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         self._parse_key = _truth(properties, "parse.key")
@@ -39,9 +39,9 @@ class LineReader:
             raise ToolError(f"headers.separator and headers.key.separator {same}")
 
     def close(self) -> None:
-        """Nothing is open here."""
+        """This reader holds no resources."""
 
-    def lines(self, source: BinaryIO) -> Iterator[Line]:
+    def lines(self, source: BinaryIO) -> Iterator[InputLine]:
         prompt = sys.stdin.isatty() and sys.stdout.isatty()
         while True:
             if prompt:
@@ -52,7 +52,7 @@ class LineReader:
             self.line_number += 1
             yield self.cut(raw.rstrip(b"\n").removesuffix(b"\r").decode(errors="surrogateescape"))
 
-    def cut(self, text: str) -> Line:
+    def cut(self, text: str) -> InputLine:
         headers: Headers = []
         if self._parse_headers:
             part, text = self._split(text, self._headers_delimiter, "No header delimiter found")
@@ -61,7 +61,7 @@ class LineReader:
         if self._parse_key:
             part, text = self._split(text, self._key_separator, "No key separator found")
             key = None if part is None else self.key_bytes(part, headers)
-        return Line(key, self.value_bytes(text, headers), headers)
+        return InputLine(key, self.value_bytes(text, headers), headers)
 
     def key_bytes(self, text: str, headers: Headers) -> bytes | None:
         return self._bytes(text)

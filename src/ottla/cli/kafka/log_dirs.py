@@ -1,4 +1,4 @@
-"""kafka-log-dirs: what lies in the log directories of brokers."""
+"""kafka-log-dirs: the contents of brokers' log directories."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from ottla.cli.kafka.exceptions import java_name
+from ottla.cli.kafka.exceptions import exception_name
 from ottla.cli.kafka.options import BOOTSTRAP, COMMAND_CONFIG, Option, Options, UsageError
 from ottla.cli.kafka.tool import ToolError, read_properties, run
-from ottla.client.admin import Admin, LogDir
+from ottla.client.admin import Admin, LogDirDescription
 from ottla.errors import ErrorCode
 
 NAME: Final = "kafka-log-dirs"
@@ -19,8 +19,8 @@ OPTIONS: Final = (
     BOOTSTRAP,
     COMMAND_CONFIG,
     Option("describe", "Describe the log directories of brokers."),
-    Option("topic-list", "Topics, divided by commas; all if there are none.", "topics"),
-    Option("broker-list", "Ids of brokers, divided by commas; all if there are none.", "brokers"),
+    Option("topic-list", "Topics, separated by commas; default: all.", "topics"),
+    Option("broker-list", "Ids of brokers, separated by commas; default: all.", "brokers"),
 )
 
 
@@ -36,8 +36,8 @@ def work(options: Options) -> int:
     wanted = _brokers(options.value("broker-list"))
     settings = read_properties(options.value("command-config"))
     with Admin(bootstrap, settings=dict(settings)) as admin:
-        present = sorted(each.id for each in admin.cluster().nodes)
-        unknown = [each for each in wanted if each not in present]
+        present = sorted(node.id for node in admin.cluster().nodes)
+        unknown = [broker for broker in wanted if broker not in present]
         if unknown:
             raise ToolError(
                 "ERROR: The given brokers do not exist from --broker-list:"
@@ -51,36 +51,36 @@ def work(options: Options) -> int:
     return 0
 
 
-def as_json(found: dict[int, list[LogDir]], topics: Collection[str]) -> str:
-    """In the order of Kafka's own hash tables, where that is the same for every run."""
+def as_json(found: dict[int, list[LogDirDescription]], topics: Collection[str]) -> str:
+    """In the order of Kafka's hash tables, where that order is stable."""
     brokers = [
-        {"broker": broker, "logDirs": [_directory(each, topics) for each in directories]}
+        {"broker": broker, "logDirs": [_directory(directory, topics) for directory in directories]}
         for broker, directories in found.items()
     ]
     return json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":"))
 
 
-def _directory(directory: LogDir, topics: Collection[str]) -> dict[str, Any]:
+def _directory(directory: LogDirDescription, topics: Collection[str]) -> dict[str, Any]:
     failed = directory.error_code != ErrorCode.NONE
     partitions = [
-        {"partition": str(place), "size": size, "offsetLag": lag, "isFuture": future}
-        for place, (size, lag, future) in sorted(directory.replicas.items())
-        if not topics or place.topic in topics
+        {"partition": str(partition), "size": size, "offsetLag": lag, "isFuture": future}
+        for partition, (size, lag, future) in sorted(directory.replicas.items())
+        if not topics or partition.topic in topics
     ]
     return {
         "partitions": partitions,
-        "error": java_name(ErrorCode(directory.error_code)) if failed else None,
+        "error": exception_name(ErrorCode(directory.error_code)) if failed else None,
         "logDir": directory.path,
     }
 
 
 def _listed(text: str | None) -> list[str]:
-    return [each for each in (text or "").split(",") if each]
+    return [part for part in (text or "").split(",") if part]
 
 
 def _brokers(text: str | None) -> list[int]:
     try:
-        return [int(each) for each in _listed(text)]
+        return [int(broker) for broker in _listed(text)]
     except ValueError:
         raise ToolError(f"--broker-list {text}: expected ids of brokers, such as 0,1,2") from None
 

@@ -1,7 +1,7 @@
-"""kafka-metadata-quorum: there is no KRaft quorum here, and the tool says where the metadata is.
+"""kafka-metadata-quorum: describes the quorum of a KRaft cluster; Ottla's brokers have none.
 
-Kafka's own tool prints what the broker answers to DescribeQuorum; so does this one. A cluster of
-Apache Kafka that is asked by it has a quorum, which is shown as Kafka shows it.
+Like Kafka's tool, it prints the broker's answer to DescribeQuorum. Ottla's brokers answer with an
+error that names their metadata store; a cluster of Apache Kafka gets Kafka's output.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.cli.kafka.subcommands import Parser, run_parsed
+from ottla.cli.kafka.subcommands import (
+    SubcommandParser,
+    add_client_options,
+    run_parsed,
+    tool_parser,
+)
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.client.admin import Admin
 from ottla.client.quorum import Quorum, QuorumReplica
 
 NAME: Final = "kafka-metadata-quorum"
 DESCRIPTION: Final = (
-    "This tool describes kraft metadata quorum status. Ottla has none: it says where the metadata"
-    " is instead."
+    "This tool describes kraft metadata quorum status. Ottla has no quorum: the tool shows where"
+    " the metadata is kept instead."
 )
 EXAMPLES: Final = """\
 examples:
@@ -46,32 +51,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_parsed(_parser, work, arguments)
 
 
-def work(given: argparse.Namespace) -> None:
-    if given.command != "describe":
-        raise ToolError(NO_CONTROLLERS.format(given.command))
-    if given.bootstrap_server is None:
+def work(args: argparse.Namespace) -> None:
+    if args.command != "describe":
+        raise ToolError(NO_CONTROLLERS.format(args.command))
+    if args.bootstrap_server is None:
         raise ToolError("You must specify either --bootstrap-controller or --bootstrap-server.")
-    if given.status and given.replication:
+    if args.status and args.replication:
         raise ToolError(
             "Only one of --status or --replication should be specified with describe sub-command"
         )
-    if not given.status and not given.replication:
+    if not args.status and not args.replication:
         raise ToolError(
             "One of --status or --replication must be specified with describe sub-command"
         )
-    if given.status and given.human_readable:
+    if args.status and args.human_readable:
         raise ToolError("The option --human-readable is only supported along with --replication")
-    settings = read_properties(given.command_config)
-    with Admin(given.bootstrap_server, settings=dict(settings)) as admin:
-        if given.status:
+    settings = read_properties(args.command_config)
+    with Admin(args.bootstrap_server, settings=dict(settings)) as admin:
+        if args.status:
             print_status(str(admin.cluster().cluster_id), admin.quorum())
         else:
-            print_replication(admin.quorum(), human=given.human_readable)
+            print_replication(admin.quorum(), human=args.human_readable)
 
 
 def print_status(cluster_id: str, quorum: Quorum) -> None:
     leader = quorum.leader
-    last = min(quorum.voters, key=lambda each: each.log_end_offset)
+    last = min(quorum.voters, key=lambda voter: voter.log_end_offset)
     lag_ms = 0
     if last.id != leader.id:
         known = leader.last_caught_up_ms >= 0 and last.last_caught_up_ms >= 0
@@ -92,15 +97,15 @@ def print_status(cluster_id: str, quorum: Quorum) -> None:
 
 def print_replication(quorum: Quorum, *, human: bool) -> None:
     leader = quorum.leader
-    followers = [each for each in quorum.voters if each.id != leader.id]
+    followers = [voter for voter in quorum.voters if voter.id != leader.id]
     rows = [
-        _row(leader, each, status, human)
+        _row(leader, member, status, human)
         for status, members in (
             ("Leader", [leader]),
             ("Follower", followers),
             ("Observer", quorum.observers),
         )
-        for each in members
+        for member in members
     ]
     widths = [max(len(row[at]) for row in [COLUMNS, *rows]) for at in range(len(COLUMNS))]
     for row in [COLUMNS, *rows]:
@@ -131,34 +136,27 @@ def _shown(replicas: Sequence[QuorumReplica]) -> str:
 def _replica(replica: QuorumReplica) -> str:
     known = replica.has_directory
     directory = f'"{replica.directory_id}"' if known else "null"
-    endpoints = ", ".join(f'"{each}"' for each in replica.endpoints)
+    endpoints = ", ".join(f'"{endpoint}"' for endpoint in replica.endpoints)
     more = f', "endpoints": [{endpoints}]' if endpoints else ""
     return f'{{"id": {replica.id}, "directoryId": {directory}{more}}}'
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog=NAME,
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--bootstrap-server", metavar="host:port", help="The broker(s).")
-    parser.add_argument(
-        "--command-config", metavar="FILE", help="A file with settings of the client."
-    )
+def _parser() -> SubcommandParser:
+    parser = tool_parser(NAME, DESCRIPTION, EXAMPLES)
+    add_client_options(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     describe = commands.add_parser("describe", help="Describe the metadata quorum info")
     describe.add_argument("--status", action="store_true", help="A short summary.")
-    describe.add_argument("--replication", action="store_true", help="How far each replica is.")
+    describe.add_argument(
+        "--replication", action="store_true", help="The progress of each replica."
+    )
     describe.add_argument("--human-readable", action="store_true", help="Times as `... ms ago`.")
     add = commands.add_parser("add-controller", help="Refused: there are no controllers to add.")
     remove = commands.add_parser("remove-controller", help="Refused, for the same reason.")
-    remove.add_argument("-i", "--controller-id", type=int, help="Of a KRaft controller.")
-    remove.add_argument("-d", "--controller-directory-id", help="Of a KRaft controller.")
-    for each in (add, remove):
-        each.add_argument("--dry-run", action="store_true", help="Change nothing.")
+    remove.add_argument("-i", "--controller-id", type=int, help="A KRaft controller.")
+    remove.add_argument("-d", "--controller-directory-id", help="A KRaft controller.")
+    for subparser in (add, remove):
+        subparser.add_argument("--dry-run", action="store_true", help="Change nothing.")
     return parser
 
 

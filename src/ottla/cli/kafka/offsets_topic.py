@@ -5,48 +5,48 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from ottla.coordinator.keys import (
+from ottla.coordinator.records import (
     CommittedOffset,
-    GroupKey,
-    GroupMetadata,
-    OffsetKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
     read_group_value,
     read_key,
     read_offset_value,
 )
 from ottla.errors import KafkaError
+from ottla.wire.fields import ZERO_UUID, MalformedError
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from ottla.wire.primitives import ZERO_UUID, MalformedError
 
 
-def commit_json(key: bytes | None, value: bytes | None) -> Any:
-    """A group's offset for a partition; None if the record is something else."""
+def offset_commit_json(key: bytes | None, value: bytes | None) -> Any:
+    """A group's offset for a partition; None for another type of record."""
     found = _key(key)
-    if not isinstance(found, OffsetKey):
+    if not isinstance(found, OffsetCommitKey):
         return None
     data = {"group": found.group_id, "topic": found.topic, "partition": found.partition}
     return {"key": {"type": 1, "data": data}, "value": _commit_value(value)}
 
 
 def group_json(key: bytes | None, value: bytes | None, *, open_members: bool = False) -> Any:
-    """A group's members; None if the record is something else.
+    """A group's members; None for another type of record.
 
-    What members subscribed to and were assigned is the clients' own; `open_members` reads it.
+    Subscriptions and assignments are the clients' own formats; `open_members` decodes them.
     """
     found = _key(key)
-    if not isinstance(found, GroupKey):
+    if not isinstance(found, GroupMetadataKey):
         return None
     shown = _group_value(value, open_members=open_members)
     return {"key": {"type": 2, "data": {"group": found.group_id}}, "value": shown}
 
 
-def _key(data: bytes | None) -> OffsetKey | GroupKey | None:
+def _key(data: bytes | None) -> OffsetCommitKey | GroupMetadataKey | None:
     try:
         found = None if data is None else read_key(data)
     except KafkaError:
         return None
-    return found if isinstance(found, OffsetKey | GroupKey) else None
+    return found if isinstance(found, OffsetCommitKey | GroupMetadataKey) else None
 
 
 def _commit_value(data: bytes | None) -> Any:
@@ -69,20 +69,20 @@ def _commit_value(data: bytes | None) -> Any:
 def _group_value(data: bytes | None, *, open_members: bool) -> Any:
     if data is None:
         return None
-    found: GroupMetadata = read_group_value(data)
+    found: GroupMetadataValue = read_group_value(data)
     opened = open_members and found.protocol_type == "consumer"
     members = [
         {
-            "memberId": each.member_id,
-            "groupInstanceId": each.group_instance_id,
-            "clientId": each.client_id,
-            "clientHost": each.client_host,
-            "rebalanceTimeout": each.rebalance_timeout_ms,
-            "sessionTimeout": each.session_timeout_ms,
-            "subscription": (_subscription if opened else _base64)(each.subscription),
-            "assignment": (_assignment if opened else _base64)(each.assignment),
+            "memberId": member.member_id,
+            "groupInstanceId": member.group_instance_id,
+            "clientId": member.client_id,
+            "clientHost": member.client_host,
+            "rebalanceTimeout": member.rebalance_timeout_ms,
+            "sessionTimeout": member.session_timeout_ms,
+            "subscription": (_subscription if opened else _base64)(member.subscription),
+            "assignment": (_assignment if opened else _base64)(member.assignment),
         }
-        for each in found.members
+        for member in found.members
     ]
     shown = {
         "protocolType": found.protocol_type,
@@ -100,14 +100,14 @@ def _base64(data: bytes) -> Any:
 
 
 def _subscription(data: bytes) -> Any:
-    """What a consumer wants: its version, then the fields that this version has."""
+    """A consumer's subscription: its version, then the fields of that version."""
     version = int.from_bytes(data[:2], "big", signed=True)
     try:
         found, _ = ConsumerProtocolSubscription.read(data, 2, min(version, 3))
     except MalformedError:
         return _base64(data)
     owned = [
-        {"topic": each.topic, "partitions": each.partitions} for each in found.owned_partitions
+        {"topic": topic.topic, "partitions": topic.partitions} for topic in found.owned_partitions
     ]
     shown = {
         "topics": found.topics,
@@ -120,7 +120,7 @@ def _subscription(data: bytes) -> Any:
 
 
 def _assignment(data: bytes) -> Any:
-    """What a consumer got; nothing at all while it waits."""
+    """A consumer's assignment; empty while it waits for one."""
     if not data:
         return None
     version = int.from_bytes(data[:2], "big", signed=True)
@@ -129,7 +129,8 @@ def _assignment(data: bytes) -> Any:
     except MalformedError:
         return _base64(data)
     parts = [
-        {"topic": each.topic, "partitions": each.partitions} for each in found.assigned_partitions
+        {"topic": topic.topic, "partitions": topic.partitions}
+        for topic in found.assigned_partitions
     ]
     user_data = None if found.user_data is None else _base64(found.user_data)
     return {"assignedPartitions": parts, "userData": user_data}

@@ -1,8 +1,8 @@
-"""The options of Kafka's tools, parsed as Kafka parses them.
+"""The options of Kafka's tools, parsed as Kafka parses them (joptsimple).
 
-A name in full (no abbreviations), `--name value` or `--name=value`, one dash or two; an option that
-wants a value takes the next word, whatever it looks like; words that belong to no option are
-ignored. argparse differs in each of these.
+Names in full (no abbreviations), `--name value` or `--name=value`, one dash or two; an option that
+needs a value takes the next word, whatever it is; words that belong to no option are ignored.
+argparse differs in each of these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.spelling import near
+from ottla.spelling import nearest_spelling
 
 WIDTH: Final = 80
 NAME_WIDTH_MAX: Final = 40
@@ -20,7 +20,7 @@ NAME_WIDTH_MAX: Final = 40
 
 @dataclass(slots=True, frozen=True)
 class Option:
-    """`value` names what comes after the option; None makes it a flag, `optional` lets it miss."""
+    """`value` names the option's argument; None makes it a flag, `optional` may be omitted."""
 
     name: str
     help: str
@@ -40,29 +40,28 @@ VERSION: Final = Option("version", "Print the version.")
 BOOTSTRAP: Final = Option(
     "bootstrap-server", "REQUIRED: The broker(s) to connect to: HOST1:PORT1,HOST2:PORT2.", "server"
 )
-COMMAND_CONFIG: Final = Option(
-    "command-config", "A properties file with settings of the client.", "file"
-)
+COMMAND_CONFIG: Final = Option("command-config", "A properties file with client settings.", "file")
 
 
 class UsageError(Exception):
-    """The command line is wrong: shown above the usage."""
+    """The command line is wrong: printed above the usage."""
 
 
 class Options:
-    """What was given on a command line."""
+    """The options of a command line."""
 
     def __init__(self, known: Iterable[Option], arguments: Sequence[str]) -> None:
-        self._known = {each.name: each for each in known}
+        self._known = {option.name: option for option in known}
         self._given: dict[str, list[str]] = {}
-        self.sequence: list[tuple[str, str | None]] = []  # as given: some options go in pairs
+        # In the order of the command line, because some options form pairs.
+        self.sequence: list[tuple[str, str | None]] = []
         self._parse(list(arguments))
 
     def has(self, name: str) -> bool:
         return name in self._given
 
     def value(self, name: str) -> str | None:
-        """The one value of an option; its default if it was not given."""
+        """The value of an option, or its default."""
         values = self.values(name)
         if len(values) > 1:
             raise UsageError(
@@ -89,7 +88,7 @@ class Options:
             raise UsageError(f"Cannot parse argument '{value}' of option {name}") from None
 
     def refuse(self, name: str, others: Iterable[str]) -> None:
-        """`others` make no sense beside `name`."""
+        """`others` are incompatible with `name`."""
         if self.has(name):
             for other in others:
                 if other != name and self.has(other):
@@ -98,10 +97,10 @@ class Options:
     def properties(self, name: str) -> dict[str, str]:
         """All `--name key=value`; a key without a value has the empty one."""
         found: dict[str, str] = {}
-        for each in self.values(name):
-            key, equals, value = each.partition("=")
+        for text in self.values(name):
+            key, equals, value = text.partition("=")
             if not key:
-                raise UsageError(f"Invalid property: {each}")
+                raise UsageError(f"Invalid property: {text}")
             found[key] = value if equals else ""
         return found
 
@@ -115,7 +114,7 @@ class Options:
             name, equals, value = word.lstrip("-").partition("=")
             option = self._known.get(name)
             if option is None:
-                meant = near(name, self._known)
+                meant = nearest_spelling(name, self._known)
                 hint = f"; did you mean --{meant}?" if meant else ""
                 raise UsageError(f"{name} is not a recognized option{hint}")
             values = self._given.setdefault(name, [])
@@ -134,7 +133,7 @@ class Options:
             self.sequence.append((name, taken))
 
     def _takes(self, option: Option, word: str) -> bool:
-        """An optional value is there unless the next word is an option."""
+        """An optional argument is present unless the next word is an option."""
         return (
             not option.optional
             or word.lstrip("-").partition("=")[0] not in self._known
@@ -143,9 +142,9 @@ class Options:
 
 
 def usage(options: Iterable[Option]) -> str:
-    """Names left, descriptions right, in the order of the alphabet."""
-    shown = sorted(options, key=lambda each: each.name)
-    left = min(NAME_WIDTH_MAX, max(len(each.title) for each in shown)) + 2
+    """Names on the left, descriptions on the right, in alphabetical order."""
+    shown = sorted(options, key=lambda option: option.name)
+    left = min(NAME_WIDTH_MAX, max(len(option.title) for option in shown)) + 2
     lines = ["Option".ljust(left) + "Description", "------".ljust(left) + "-----------"]
     for option in shown:
         names = _wrapped(option.title, left - 2)
@@ -163,7 +162,7 @@ def usage(options: Iterable[Option]) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Names of settings are never cut, at a dash neither: somebody will copy them."""
+    """Setting names are never broken, not even at a dash, because users copy them."""
     lines = textwrap.wrap(
         text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )

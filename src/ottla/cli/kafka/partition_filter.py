@@ -1,4 +1,4 @@
-"""Which partitions kafka-get-offsets is asked about."""
+"""The partition filters of kafka-get-offsets."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def partition_filter(options: Options) -> Filter:
     if rules is not None:
         if options.has("topic") or options.has("partitions"):
             raise ToolError("--topic-partitions cannot be used with --topic or --partitions")
-        filters = [_rule(each) for each in rules.split(",")]
-        return lambda partition: any(each(partition) for each in filters)
+        filters = [_rule(rule) for rule in rules.split(",")]
+        return lambda partition: any(matches(partition) for matches in filters)
     topic = options.value("topic")
     match = None if topic is None else topic_pattern(topic)
     numbers = _numbers(options.value("partitions"))
@@ -37,7 +37,7 @@ def partition_filter(options: Options) -> Filter:
 
 
 def _rule(text: str) -> Filter:
-    """`topic:3`, `topic:1-4` (the last not included), `topic:1-`, `topic:-4`, `topic`, `:0`."""
+    """`topic:3`, `topic:1-4` (4 is excluded), `topic:1-`, `topic:-4`, `topic`, `:0`."""
     found = _RULE.fullmatch(text.strip())
     if found is None:
         raise ToolError(f"Invalid rule specification: {text}")
@@ -61,7 +61,7 @@ def _numbers(text: str | None) -> frozenset[int] | None:
     if text is None:
         return None
     try:
-        return frozenset(int(each) for each in text.split(",") if each)
+        return frozenset(int(number) for number in text.split(",") if number)
     except ValueError:
         raise ToolError(
             "--partitions expects a comma separated list of numeric partition ids, but received:"

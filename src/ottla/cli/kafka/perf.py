@@ -1,4 +1,4 @@
-"""What both performance tests count, and how they print it."""
+"""The statistics of both performance tests, and their output."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MIB: Final = 1024 * 1024
 SAMPLES_MAX: Final = 500_000
 
 
-class Stats:
-    """Counts, sizes and latencies of what was delivered: in all, and since the last report."""
+class PerfStats:
+    """Counts, sizes and latencies of delivered records: in all, and since the last report."""
 
     def __init__(self, record_count: int, interval_ms: int) -> None:
         self._started = self._window_started = time.perf_counter()
@@ -29,7 +29,7 @@ class Stats:
         self._window_sum_ms = self._window_max_ms = 0.0
 
     def add(self, latency_ms: float, size: int, *, quiet: bool = False) -> None:
-        """HOT: once a record. Prints the window when it is over, unless another one does."""
+        """HOT: called for each record. Prints the interval when it is over, unless `quiet`."""
         if self._count % self._every == 0:
             self._samples.append(latency_ms)
         self._count += 1
@@ -62,7 +62,7 @@ class Stats:
     def total(self, what: str = "records") -> str:
         elapsed_s = time.perf_counter() - self._started
         count = self._count
-        p50, p95, p99, p999 = (self.percentile(each) for each in (0.5, 0.95, 0.99, 0.999))
+        p50, p95, p99, p999 = (self.percentile(share) for share in (0.5, 0.95, 0.99, 0.999))
         return (
             f"{count} {what} sent, {count / elapsed_s:f} records/sec"
             f" ({self._size / elapsed_s / MIB:.2f} MB/sec),"

@@ -15,21 +15,21 @@ from ottla.cli.kafka.reassignment_json import (
     format_assignment,
     parse_assignment,
     parse_topics,
-    read,
+    read_json,
 )
-from ottla.cli.kafka.reassignment_log_dirs import check_directories, directories_of, report
+from ottla.cli.kafka.reassignment_log_dirs import check_directories, log_dirs_of, report
 from ottla.cli.kafka.throttles import clear_throttles, moves_of, set_throttle
 from ottla.cli.kafka.tool import ToolError, read_properties, run
 from ottla.client.admin import Admin
 from ottla.client.record import TopicPartition
 from ottla.client.topics import TopicDescription
-from ottla.cluster.assignment import assign_replicas
+from ottla.cluster.replica_assignment import assign_replicas
 from ottla.errors import ErrorCode, KafkaError
 
 NAME: Final = "kafka-reassign-partitions"
 DESCRIPTION: Final = """\
-This tool moves topic partitions between brokers: --generate proposes, --execute begins, --verify
-tells how far it is, and takes throttles away at its end.
+This tool moves topic partitions between brokers: --generate proposes a reassignment, --execute
+starts it, --verify shows its progress, and removes throttles when it is complete.
 
 Examples:
   echo '{"topics": [{"topic": "orders"}], "version": 1}' > topics.json
@@ -49,19 +49,19 @@ OPTIONS: Final = (
         "REQUIRED: The broker(s) to connect to: HOST1:PORT1,HOST2:PORT2.",
         "Server(s) to use for bootstrapping",
     ),
-    Option("command-config", "A properties file with settings of the client.", "Admin client file"),
-    Option("generate", "Propose where topics could be on a list of brokers; move nothing."),
-    Option("execute", "Begin what --reassignment-json-file says."),
+    Option("command-config", "A properties file with client settings.", "Admin client file"),
+    Option("generate", "Propose an assignment of topics to a list of brokers; move nothing."),
+    Option("execute", "Start the reassignment in --reassignment-json-file."),
     Option(
         "verify",
-        "Tell whether what --reassignment-json-file says has come about. When nothing moves any"
-        " more, throttles are taken away, unless there is --preserve-throttles.",
+        "Check whether the reassignment in --reassignment-json-file is complete. Removes throttles"
+        " when no partition is moving any more, unless --preserve-throttles is given.",
     ),
-    Option("cancel", "Cancel what --reassignment-json-file says, and take throttles away."),
+    Option("cancel", "Cancel the reassignment in --reassignment-json-file, and remove throttles."),
     Option("list", "List all partitions that are moving."),
     Option(
         "reassignment-json-file",
-        "Where partitions shall be, the preferred leader first:\n"
+        "The replicas that partitions are to have, the preferred leader first:\n"
         ' {"partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2, 3],\n'
         '   "log_dirs": ["any", "any", "any"]}], "version": 1}\n'
         "log_dirs may be left out.",
@@ -74,7 +74,7 @@ OPTIONS: Final = (
         "topics to reassign json file path",
     ),
     Option("broker-list", "With --generate: the brokers, as in 0,1,2.", "brokerlist"),
-    Option("disable-rack-aware", "With --generate: take no notice of racks."),
+    Option("disable-rack-aware", "With --generate: ignore racks."),
     Option(
         "throttle",
         "With --execute: the most bytes per second that moving partitions may take between"
@@ -88,9 +88,9 @@ OPTIONS: Final = (
         "replicaAlterLogDirsThrottle",
         default=str(NO_THROTTLE),
     ),
-    Option("timeout", "Accepted for Kafka's sake.", "timeout", default="10000"),
-    Option("additional", "With --execute: in addition to what is moving already."),
-    Option("preserve-throttles", "With --verify and --cancel: leave throttles as they are."),
+    Option("timeout", "Ignored, for compatibility.", "timeout", default="10000"),
+    Option("additional", "With --execute: in addition to ongoing reassignments."),
+    Option("preserve-throttles", "With --verify and --cancel: keep throttles."),
 )
 
 _NEEDED: Final = {
@@ -109,8 +109,8 @@ _ALLOWED: Final = {
 }
 
 
-class Refusal(ToolError):
-    """Said without `Error:` in front, as Kafka's tool does in these cases."""
+class ReassignmentRefusal(ToolError):
+    """Printed without `Error:` in front, as in Kafka's tool."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,7 +128,7 @@ def work(options: Options) -> int:
             raise
         print(f"Error: {message_of(error)}")
         return 1
-    except Refusal as error:
+    except ReassignmentRefusal as error:
         print(error)
         return 1
     except ToolError as error:
@@ -139,9 +139,9 @@ def work(options: Options) -> int:
 
 def check(options: Options) -> str:
     """Refuse combinations that make no sense; returns the one action."""
-    actions = [each for each in ACTIONS if options.has(each)]
+    actions = [action for action in ACTIONS if options.has(action)]
     if len(actions) != 1:
-        every = ", ".join(f"--{each}" for each in ACTIONS)
+        every = ", ".join(f"--{action}" for action in ACTIONS)
         raise UsageError(f"Command must include exactly one action: {every}")
     action = actions[0]
     if not options.has("bootstrap-server"):
@@ -157,46 +157,48 @@ def check(options: Options) -> str:
 
 def generate(admin: Admin, options: Options) -> None:
     brokers = _broker_list(options.require("broker-list"))
-    topics = parse_topics(read(options.require("topics-to-move-json-file")))
+    topics = parse_topics(read_json(options.require("topics-to-move-json-file")))
     present = _assignment(admin, topics)
     racks = _racks(admin, brokers, aware=not options.has("disable-rack-aware"))
     proposed: Assignment = {}
     for topic in topics:
-        places = sorted(place for place in present if place.topic == topic)
-        factor = len(present[places[0]])
+        partitions = sorted(partition for partition in present if partition.topic == topic)
+        factor = len(present[partitions[0]])
         if factor > len(racks):
             raise ToolError(
                 f"Replication factor: {factor} larger than available brokers: {len(racks)}"
             )
         start, shift = random.randrange(len(racks)), random.randrange(len(racks))
-        found = assign_replicas(racks, len(places), factor, start=start, shift=shift)
-        proposed |= dict(zip(places, found, strict=True))
+        found = assign_replicas(racks, len(partitions), factor, start=start, shift=shift)
+        proposed |= dict(zip(partitions, found, strict=True))
     print(f"Current partition replica assignment\n{format_assignment(present)}\n")
     print(f"Proposed partition reassignment configuration\n{format_assignment(proposed)}")
 
 
 def execute(admin: Admin, options: Options) -> None:
-    found, directories = parse_assignment(read(options.require("reassignment-json-file")))
+    found, directories = parse_assignment(read_json(options.require("reassignment-json-file")))
     proposed = check_assignment(found)
     throttle = options.integer("throttle")
     assert throttle is not None
-    under_way = admin.reassignments.list()
-    if under_way and not options.has("additional"):
-        raise Refusal(
+    ongoing = admin.reassignments.list()
+    if ongoing and not options.has("additional"):
+        raise ReassignmentRefusal(
             "Cannot execute because there is an existing partition assignment.  Use --additional to"
             " override this and create a new partition assignment in addition to the existing one."
             " The --additional flag can also be used to change the throttle by resubmitting the"
             " current reassignment."
         )
     known = {node.id for node in admin.cluster().nodes}
-    for broker in sorted({each for replicas in proposed.values() for each in replicas}):
+    for broker in sorted({replica for replicas in proposed.values() for replica in replicas}):
         if broker not in known:
             raise ToolError(f"Unknown broker id {broker}")
     present = _assignment_of(admin, proposed)
     check_directories(admin, directories)
-    places = directories_of(admin, {each for replicas in present.values() for each in replicas})
+    log_dirs = log_dirs_of(
+        admin, {replica for replicas in present.values() for replica in replicas}
+    )
     print(
-        f"Current partition replica assignment\n\n{format_assignment(present, places)}\n\n"
+        f"Current partition replica assignment\n\n{format_assignment(present, log_dirs)}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback"
     )
     if throttle >= 0:
@@ -204,35 +206,35 @@ def execute(admin: Admin, options: Options) -> None:
             "Warning: You must run --verify periodically, until the reassignment completes, to"
             " ensure the throttle is removed."
         )
-        set_throttle(admin, moves_of(under_way, proposed, present), throttle)
+        set_throttle(admin, moves_of(ongoing, proposed, present), throttle)
     _raise_failures(admin.reassignments.alter(proposed), "Error reassigning partition(s):")
     print(f"Successfully started partition reassignment{_s(proposed)} for {_shown(proposed)}")
 
 
 def verify(admin: Admin, options: Options) -> None:
-    found, directories = parse_assignment(read(options.require("reassignment-json-file")))
+    found, directories = parse_assignment(read_json(options.require("reassignment-json-file")))
     targets = dict(found)
-    under_way = admin.reassignments.list()
-    present = _assignment(admin, {place.topic for place in targets}, missing_is_fine=True)
+    ongoing = admin.reassignments.list()
+    present = _assignment(admin, {partition.topic for partition in targets}, missing_is_fine=True)
     print("Status of partition reassignment:")
-    for place, target in sorted(targets.items()):
-        now = present.get(place, [])
-        if place in under_way:
-            print(f"Reassignment of partition {place} is still in progress.")
+    for partition, target in sorted(targets.items()):
+        now = present.get(partition, [])
+        if partition in ongoing:
+            print(f"Reassignment of partition {partition} is still in progress.")
         elif now == target:
-            print(f"Reassignment of partition {place} is completed.")
+            print(f"Reassignment of partition {partition} is completed.")
         else:
             print(
-                f"There is no active reassignment of partition {place}, but replica set is"
+                f"There is no active reassignment of partition {partition}, but replica set is"
                 f" {_ids(now)} rather than {_ids(target)}."
             )
-    print(report(directories, directories_of(admin, {broker for _, broker in directories})))
-    if not under_way and not options.has("preserve-throttles"):
+    print(report(directories, log_dirs_of(admin, {broker for _, broker in directories})))
+    if not ongoing and not options.has("preserve-throttles"):
         _clear(admin, targets, present)
 
 
 def cancel(admin: Admin, options: Options) -> None:
-    targets = dict(parse_assignment(read(options.require("reassignment-json-file")))[0])
+    targets = dict(parse_assignment(read_json(options.require("reassignment-json-file")))[0])
     active = admin.reassignments.list(targets)
     if active:
         failed = f"Error cancelling partition reassignment{_s(active)} for:"
@@ -242,20 +244,20 @@ def cancel(admin: Admin, options: Options) -> None:
         print("None of the specified partition reassignments are active.")
     print("None of the specified partition moves are active.")
     if not options.has("preserve-throttles"):
-        topics = {place.topic for place in targets}
+        topics = {partition.topic for partition in targets}
         _clear(admin, targets, _assignment(admin, topics, missing_is_fine=True))
 
 
 def list_moves(admin: Admin, options: Options) -> None:
-    under_way = admin.reassignments.list()
-    if not under_way:
+    ongoing = admin.reassignments.list()
+    if not ongoing:
         print("No partition reassignments found.")
         return
     print("Current partition reassignments:")
-    for place, each in sorted(under_way.items()):
-        adding = f" adding: {_ids(each.adding)}." if each.adding else ""
-        removing = f" removing: {_ids(each.removing)}." if each.removing else ""
-        print(f"{place}: replicas: {_ids(each.replicas)}.{adding}{removing}")
+    for partition, reassignment in sorted(ongoing.items()):
+        adding = f" adding: {_ids(reassignment.adding)}." if reassignment.adding else ""
+        removing = f" removing: {_ids(reassignment.removing)}." if reassignment.removing else ""
+        print(f"{partition}: replicas: {_ids(reassignment.replicas)}.{adding}{removing}")
 
 
 _DO: Final = {
@@ -268,16 +270,18 @@ _DO: Final = {
 
 
 def _clear(admin: Admin, targets: Assignment, present: Assignment) -> None:
-    topics = {place.topic for place in targets} & {place.topic for place in present}
-    clear_throttles(admin, topics, {each for replicas in targets.values() for each in replicas})
+    topics = {partition.topic for partition in targets} & {partition.topic for partition in present}
+    clear_throttles(
+        admin, topics, {replica for replicas in targets.values() for replica in replicas}
+    )
 
 
 def _broker_list(text: str) -> list[int]:
     try:
-        brokers = [int(each) for each in text.split(",")]
+        brokers = [int(broker) for broker in text.split(",")]
     except ValueError:
         raise ToolError(f"Invalid broker list: {text}") from None
-    twice = sorted({each for each in brokers if brokers.count(each) > 1})
+    twice = sorted({broker for broker in brokers if brokers.count(broker) > 1})
     if twice:
         shown = ", ".join(map(str, twice))
         raise ToolError(f"Broker list contains duplicate entries: [{shown}]")
@@ -285,7 +289,7 @@ def _broker_list(text: str) -> list[int]:
 
 
 def _racks(admin: Admin, brokers: Collection[int], *, aware: bool) -> dict[int, str | None]:
-    """The racks of those brokers that live."""
+    """The racks of the live brokers among these."""
     racks = {
         node.id: node.rack if aware else None
         for node in admin.cluster().nodes
@@ -308,8 +312,8 @@ def _assignment(
     for name, topic in admin.topics.describe(*topics).items():
         if isinstance(topic, TopicDescription):
             found |= {
-                TopicPartition(name, each.partition): list(each.replicas)
-                for each in topic.partitions
+                TopicPartition(name, partition.partition): list(partition.replicas)
+                for partition in topic.partitions
             }
         elif topic.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise topic
@@ -318,26 +322,26 @@ def _assignment(
     return found
 
 
-def _assignment_of(admin: Admin, places: Collection[TopicPartition]) -> Assignment:
-    every = _assignment(admin, {place.topic for place in places})
-    missing = sorted(place for place in places if place not in every)
+def _assignment_of(admin: Admin, partitions: Collection[TopicPartition]) -> Assignment:
+    every = _assignment(admin, {partition.topic for partition in partitions})
+    missing = sorted(partition for partition in partitions if partition not in every)
     if missing:
         raise ToolError(f"Unable to find partition: {', '.join(map(str, missing))}")
-    return {place: every[place] for place in places}
+    return {partition: every[partition] for partition in partitions}
 
 
 def _raise_failures(results: dict[TopicPartition, KafkaError | None], title: str) -> None:
     failures = [
-        f"{place}: {message_of(error)}"
-        for place, error in sorted(results.items(), key=lambda each: each[0])
+        f"{partition}: {message_of(error)}"
+        for partition, error in sorted(results.items(), key=lambda item: item[0])
         if error is not None
     ]
     if failures:
-        raise Refusal("\n".join([title, *failures]))
+        raise ReassignmentRefusal("\n".join([title, *failures]))
 
 
-def _shown(places: Collection[TopicPartition]) -> str:
-    return ",".join(map(str, sorted(places)))
+def _shown(partitions: Collection[TopicPartition]) -> str:
+    return ",".join(map(str, sorted(partitions)))
 
 
 def _ids(brokers: Iterable[int]) -> str:

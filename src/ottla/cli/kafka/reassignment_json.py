@@ -1,4 +1,4 @@
-"""The files of kafka-reassign-partitions: which topics to move, and where partitions shall be."""
+"""The files of kafka-reassign-partitions: topics to move, and reassignments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANY_LOG_DIR: Final = "any"
 Assignment = dict[TopicPartition, list[int]]
 
 
-def read(path: str) -> str:
+def read_json(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -28,16 +28,16 @@ def format_assignment(
     assignment: Mapping[TopicPartition, Sequence[int]],
     directories: Mapping[Replica, str] | None = None,
 ) -> str:
-    """One line, as Kafka prints it, and reads it again."""
+    """One line, as Kafka prints and reads it."""
     known = directories or {}
     partitions = [
         {
-            "topic": place.topic,
-            "partition": place.partition,
+            "topic": partition.topic,
+            "partition": partition.partition,
             "replicas": list(replicas),
-            "log_dirs": [known.get((place, each), ANY_LOG_DIR) for each in replicas],
+            "log_dirs": [known.get((partition, replica), ANY_LOG_DIR) for replica in replicas],
         }
-        for place, replicas in sorted(assignment.items())
+        for partition, replicas in sorted(assignment.items())
     ]
     return json.dumps({"version": VERSION, "partitions": partitions}, separators=(",", ":"))
 
@@ -45,8 +45,8 @@ def format_assignment(
 def parse_topics(text: str) -> list[str]:
     """`{"topics": [{"topic": "orders"}], "version": 1}`."""
     data = _object(text)
-    topics = [_field(each, "topic", str) for each in data.get("topics", [])]
-    twice = sorted({each for each in topics if topics.count(each) > 1})
+    topics = [_field(topic, "topic", str) for topic in data.get("topics", [])]
+    twice = sorted({topic for topic in topics if topics.count(topic) > 1})
     if twice:
         shown = ", ".join(twice)
         raise ToolError(f"List of topics to reassign contains duplicate entries: [{shown}]")
@@ -56,22 +56,22 @@ def parse_topics(text: str) -> list[str]:
 def parse_assignment(
     text: str,
 ) -> tuple[list[tuple[TopicPartition, list[int]]], dict[Replica, str]]:
-    """Partitions with their replicas, where what is named twice is there twice; and directories
-    that are named."""
+    """Partitions with their replicas, including duplicates; and the log directories that are
+    named."""
     found = []
     directories: dict[Replica, str] = {}
-    for each in _object(text).get("partitions", []):
-        place = TopicPartition(_field(each, "topic", str), _field(each, "partition", int))
-        replicas = _field(each, "replicas", list)
-        dirs = each.get("log_dirs", [ANY_LOG_DIR] * len(replicas))
+    for entry in _object(text).get("partitions", []):
+        partition = TopicPartition(_field(entry, "topic", str), _field(entry, "partition", int))
+        replicas = _field(entry, "replicas", list)
+        dirs = entry.get("log_dirs", [ANY_LOG_DIR] * len(replicas))
         if len(dirs) != len(replicas):
             raise ToolError(
                 f"Size of replicas list {replicas} is different from size of log dirs list {dirs}"
-                f" for partition {place}"
+                f" for partition {partition}"
             )
-        found.append((place, [int(broker) for broker in replicas]))
+        found.append((partition, [int(broker) for broker in replicas]))
         directories |= {
-            (place, int(broker)): str(path)
+            (partition, int(broker)): str(path)
             for broker, path in zip(replicas, dirs, strict=True)
             if path != ANY_LOG_DIR
         }
@@ -79,20 +79,20 @@ def parse_assignment(
 
 
 def check_assignment(found: list[tuple[TopicPartition, list[int]]]) -> Assignment:
-    """What can be executed: each partition once, each with different replicas."""
+    """Each partition once, each with distinct replicas."""
     if not found:
         raise ToolError("Partition reassignment list cannot be empty")
     if any(not replicas for _, replicas in found):
         raise ToolError("Partition replica list cannot be empty")
-    places = [place for place, _ in found]
-    twice = sorted({place for place in places if places.count(place) > 1})
+    partitions = [partition for partition, _ in found]
+    twice = sorted({partition for partition in partitions if partitions.count(partition) > 1})
     if twice:
         shown = ",".join(map(str, twice))
         raise ToolError(f"Partition reassignment contains duplicate topic partitions: {shown}")
     doubles = [
-        f"{place} contains multiple entries for {_ids(again)}"
-        for place, replicas in found
-        if (again := sorted({each for each in replicas if replicas.count(each) > 1}))
+        f"{partition} contains multiple entries for {_ids(again)}"
+        for partition, replicas in found
+        if (again := sorted({replica for replica in replicas if replicas.count(replica) > 1}))
     ]
     if doubles:
         shown = ". ".join(doubles)

@@ -1,7 +1,7 @@
-"""Log directories in the plans of kafka-reassign-partitions.
+"""Log directories in the reassignments of kafka-reassign-partitions.
 
-A replica gets its directory from its broker, and stays in it. So a plan may name a directory where
-there is no choice, as the plan for a rollback does; that is all.
+A broker chooses a replica's directory when it creates the replica. So a reassignment may name a
+directory only if the broker has no choice, as in the reassignment for a rollback.
 """
 
 from __future__ import annotations
@@ -17,46 +17,49 @@ Replica = tuple[TopicPartition, int]
 """A partition on a broker."""
 
 
-def directories_of(admin: Admin, brokers: Iterable[int]) -> dict[Replica, str]:
-    """Where replicas lie; brokers that can't be asked are left out."""
+def log_dirs_of(admin: Admin, brokers: Iterable[int]) -> dict[Replica, str]:
+    """The directories of replicas, without those of unreachable brokers."""
     found: dict[Replica, str] = {}
     for broker in sorted(set(brokers)):
         try:
             for directory in admin.log_dirs(broker):
-                found |= {(place, broker): directory.path for place in directory.replicas}
+                found |= {(partition, broker): directory.path for partition in directory.replicas}
         except KafkaError:
             continue
     return found
 
 
 def check_directories(admin: Admin, wanted: Mapping[Replica, str]) -> None:
-    """ToolError where a broker has a choice, and so might put a replica elsewhere."""
+    """ToolError for a broker that has a choice, and so might put the replica elsewhere."""
     known = {
-        broker: {each.path for each in admin.log_dirs(broker)}
+        broker: {log_dir.path for log_dir in admin.log_dirs(broker)}
         for broker in sorted({broker for _, broker in wanted})
     }
-    for (place, broker), path in wanted.items():
+    for (partition, broker), path in wanted.items():
         if known[broker] != {path}:
             raise ToolError(
-                f"{place}: broker {broker} chooses a log directory by itself, and can't be told to"
-                f' use {path}: log_dirs must be "any"'
+                f"{partition}: broker {broker} chooses the log directory itself:"
+                f' log_dirs must be "any", not {path}'
             )
 
 
 def report(wanted: Mapping[Replica, str], present: Mapping[Replica, str]) -> str:
-    """What --verify says of them; an empty line where there are none, as Kafka prints it."""
+    """The part of --verify about log directories; as in Kafka an empty line if there are none."""
     lines = []
-    for (place, broker), path in sorted(wanted.items(), key=lambda each: (each[0][1], each[0][0])):
-        now = present.get((place, broker))
+    for (partition, broker), path in sorted(
+        wanted.items(), key=lambda item: (item[0][1], item[0][0])
+    ):
+        now = present.get((partition, broker))
         if now is None:
             lines.append(
-                f"Partition {place} cannot be found in any live log directory on broker {broker}."
+                f"Partition {partition} cannot be found in any live log directory on broker"
+                f" {broker}."
             )
         elif now == path:
-            lines.append(f"Reassignment of replica {place}-{broker} completed successfully.")
+            lines.append(f"Reassignment of replica {partition}-{broker} completed successfully.")
         else:
             lines.append(
-                f"Partition {place} on broker {broker} is not being moved from log dir {now} to"
+                f"Partition {partition} on broker {broker} is not being moved from log dir {now} to"
                 f" {path}."
             )
     return "\n".join(lines)

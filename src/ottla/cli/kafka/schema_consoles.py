@@ -1,6 +1,6 @@
 """kafka-avro-console-producer and -consumer, and those of JSON Schema and Protobuf.
 
-The console producer and consumer, with another reader of lines and another formatter.
+They are the console producer and consumer, with another line reader and formatter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AVRO: Final = "AvroMessage"
 JSON_SCHEMA: Final = "json.JsonSchemaMessage"
 PROTOBUF: Final = "protobuf.ProtobufMessage"
 
-READER_HELP: Final = """How lines are read; may be given again. There are \
+READER_HELP: Final = """How lines are read; repeatable. There are \
 those of kafka-console-producer, and:
  schema.registry.url=http://localhost:8081
  value.schema=<schema>, or
@@ -36,7 +36,7 @@ those of kafka-console-producer, and:
  basic.auth.user.info=<user>:<password>
  schema.registry.ssl.truststore.location=<file>"""
 
-FORMATTER_HELP: Final = """How records are printed; may be given again. There are \
+FORMATTER_HELP: Final = """How records are printed; repeatable. There are \
 those of kafka-console-consumer, and:
  schema.registry.url=http://localhost:8081
  print.schema.ids=true|false
@@ -99,7 +99,7 @@ def _consume(name: str, formatter: str, language: str, arguments: Sequence[str] 
 
 
 def _with(options: Sequence[Option], changes: dict[str, dict[str, str]]) -> tuple[Option, ...]:
-    return tuple(_changed(each, **changes.get(each.name, {})) for each in options)
+    return tuple(_changed(option, **changes.get(option.name, {})) for option in options)
 
 
 def _changed(option: Option, *, help: str = "", default: str = "") -> Option:

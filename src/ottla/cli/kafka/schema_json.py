@@ -1,4 +1,4 @@
-"""The console's side of a schema: a line of JSON on the screen, bytes of its language in a record.
+"""Converts between lines of JSON and records with a schema.
 
 The languages are Avro, JSON Schema and Protobuf; records name their schemas by Confluent's wire
 format (schemas/framing.py).
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from ottla.cli.kafka.tool import ToolError
-from ottla.client.schema_registry import URL, RegisteredSchema, RegistryError, SchemaRegistry
+from ottla.client.schema_registry import URL, RegisteredSchema, SchemaRegistry, SchemaRegistryError
 from ottla.errors import KafkaError
 from ottla.schemas import json_text
 from ottla.schemas.avro.bytes_root import is_bytes_root, with_size, without_size
@@ -20,9 +20,9 @@ from ottla.schemas.avro.json_encoding import binary_of, json_text_of
 from ottla.schemas.framing import indexes_bytes, read_indexes
 from ottla.schemas.invalid_schema import InvalidSchema
 from ottla.schemas.json_schema.validator import JsonValidator
-from ottla.schemas.protobuf.dynamic import MessageTypes, message_indexes, message_name
 from ottla.schemas.protobuf.json_encoding import binary_of as protobuf_binary_of
 from ottla.schemas.protobuf.json_encoding import json_text_of as protobuf_text_of
+from ottla.schemas.protobuf.message_types import MessageTypes, message_indexes, message_name
 from ottla.schemas.schema_types import ParsedSchema
 
 DEFAULT_URL: Final = "http://localhost:8081"
@@ -31,12 +31,12 @@ _OLD_PREFIX: Final = "schema.registry."
 
 
 class SchemaJson(Protocol):
-    """Between JSON and what follows the id of a schema in a record."""
+    """Converts between JSON and the bytes that follow a schema id in a record."""
 
     record_name: str
-    """What RecordNameStrategy calls the subject."""
+    """The record name for RecordNameStrategy."""
     indexes: bytes
-    """What stands between the id and the payload when this writes."""
+    """The bytes between id and payload."""
 
     def payload_of(self, text: str) -> bytes: ...
 
@@ -77,7 +77,7 @@ class JsonSchemaJson:
     def _checked(self, text: str | bytes) -> str:
         value = json.loads(text)
         self._validator.check(value)
-        return json_text.write(value)
+        return json_text.write_json(value)
 
 
 class ProtobufJson:
@@ -103,8 +103,8 @@ class ProtobufJson:
 
 
 class SchemaJsons:
-    """The registry's schemas, each made once. Settings are properties of Confluent's serializers,
-    also by the old names that begin with `schema.registry.`."""
+    """A cache of the registry's schemas. Settings are those of Confluent's serializers, also by the
+    old names that begin with `schema.registry.`."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         settings = {URL: DEFAULT_URL, **properties}
@@ -136,10 +136,10 @@ class SchemaJsons:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """`what` stands before the reason, in one line."""
+    """Turn errors into one line, with `what` before the reason."""
     try:
         yield
-    except RegistryError as error:
+    except SchemaRegistryError as error:
         raise ToolError(f"{what}: {error} (error code {error.code})") from None
     except (InvalidSchema, KafkaError, ValueError) as error:
         raise ToolError(f"{what}: {error}") from None

@@ -1,4 +1,4 @@
-"""Lines of JSON as records with schemas: Confluent's message readers of the console producer."""
+"""Reads lines of JSON as records with schemas: Confluent's readers for the console producer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMBERS: Final = {"long": int, "integer": int, "short": int, "double": float, "
 
 
 class SchemaLineReader(LineReader):
-    """Keys and values are JSON, and become what their schemas say."""
+    """Keys and values are JSON, encoded by their schemas."""
 
     def __init__(self, properties: dict[str, str], topic: str, kind: str) -> None:
         super().__init__(properties)
@@ -58,7 +58,7 @@ class SchemaLineReader(LineReader):
 
 
 class SchemaSide:
-    """Keys or values. Their schema is registered with the first line, as Confluent's does it."""
+    """Keys or values. As in Confluent's tools, the first line registers their schema."""
 
     def __init__(
         self, side: str, schemas: SchemaJsons, properties: Mapping[str, str], topic: str, kind: str
@@ -113,11 +113,11 @@ class SchemaSide:
         )
 
     def _schema(self, properties: Mapping[str, str]) -> RegisteredSchema | None:
-        """By its id, in the property itself, or in a file; None for the latest one."""
+        """By id, by the property's text, or by file; None for the latest version."""
         property = f"{self._side}.schema"
         if id := properties.get(f"{property}.id"):
             if not id.isdigit():
-                raise ToolError(f"{property}.id={id} is no number")
+                raise ToolError(f"{property}.id={id} is not a number")
             return self._schemas.registry.by_id(int(id))
         text = properties.get(property)
         if text is None and (path := properties.get(f"{property}.file")):
@@ -140,7 +140,8 @@ def _references(text: str, side: str) -> tuple[Reference, ...]:
     try:
         found: Any = json.loads(text)
         return tuple(
-            Reference(each["name"], each["subject"], int(each["version"])) for each in found
+            Reference(reference["name"], reference["subject"], int(reference["version"]))
+            for reference in found
         )
     except (ValueError, KeyError, TypeError):
         form = '[{"name": ..., "subject": ..., "version": ...}]'
@@ -150,7 +151,7 @@ def _references(text: str, side: str) -> tuple[Reference, ...]:
 def _strategy(name: str) -> str:
     found = name.rpartition(".")[2]
     if found not in _STRATEGIES:
-        raise ToolError(f"{name} is not known; there are {', '.join(_STRATEGIES)}")
+        raise ToolError(f"unknown strategy {name}; choose from {', '.join(_STRATEGIES)}")
     return found
 
 
@@ -163,12 +164,12 @@ def _subject(strategy: str, topic: str, side: str, record: str) -> str:
 
 
 def _plain(serializer: str, text: str) -> bytes:
-    """A key by one of Java's serializers, which are named for what they write."""
+    """A key for one of Java's serializers, which have the names of their types."""
     word = serializer.rpartition(".")[2].removesuffix("Serializer").lower()
     if word in ("bytes", "bytearray"):
         return text.encode(errors="surrogateescape")
     if word not in WORDS:
-        raise ToolError(f"{serializer} is not known; there are {', '.join(WORDS)}")
+        raise ToolError(f"unknown serializer {serializer}; choose from {', '.join(WORDS)}")
     try:
         return WORDS[word].to_bytes(_NUMBERS.get(word, str)(text))
     except ValueError as error:

@@ -8,7 +8,7 @@ from typing import Final
 
 import ottla
 from ottla.cli.kafka.daemon import start_daemon
-from ottla.cli.kafka.started_server import broker_details, record_daemon, recorded
+from ottla.cli.kafka.started_server import broker_details, record_daemon, recorded_servers
 
 NAME: Final = "kafka-server-start"
 USAGE: Final = f"USAGE: {NAME} [-daemon] server.properties [--override property=value]*"
@@ -28,10 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pid = start_daemon(command, "kafkaServer.out")
             record_daemon(NAME, pid, broker_details(words[1:]))
             return 0
-        words = words[2 if words[0] == "-name" else 1 :]  # of a JVM, and without meaning here
-    from ottla.cli.serve import main as serve
+        words = words[2 if words[0] == "-name" else 1 :]  # options of a JVM
+    from ottla.cli.serve import serve as serve
 
-    with recorded(NAME, broker_details(words)):
+    with recorded_servers(NAME, broker_details(words)):
         return serve(list(words), prog=NAME, file_required=True)
 
 

@@ -1,4 +1,4 @@
-"""kafka-server-stop: end the brokers that kafka-server-start has started."""
+"""kafka-server-stop: stops the brokers that kafka-server-start has started."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import ottla
-from ottla.cli.kafka.started_server import NODE_ID, ROLES, stop_servers
+from ottla.cli.kafka.started_server import NODE_ID, ROLES, stop_main
 
 NAME: Final = "kafka-server-stop"
 START: Final = "kafka-server-start"
@@ -49,15 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(wanted) > 1:
         print(BOTH)
         del wanted[ROLES]
-    try:
-        stopped = stop_servers(START, wanted)
-    except ValueError as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
-        return 1
-    if not stopped:
-        print("No kafka server to stop")
-        return 1
-    return 0
+    return stop_main(NAME, START, wanted, kind="kafka")
 
 
 if __name__ == "__main__":

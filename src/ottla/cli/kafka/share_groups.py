@@ -1,6 +1,6 @@
 """kafka-share-groups: list, describe and delete share groups, and move their start (KIP-932).
 
-`--redrive` is ours: the group's dead letters (KIP-1191) go back to their topics.
+`--redrive` is Ottla's own: it sends the group's dead letters (KIP-1191) back to their topics.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ DESCRIPTION: Final = (
     " redrives their dead letters."
 )
 ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
-OURS: Final = "redrive"  # an action that Kafka's tool, and its messages, don't have
+OURS: Final = "redrive"  # an action that Kafka's tool and its messages lack
 STATES: Final = ("Dead", "Empty", "Stable")
 
 OPTIONS: Final = (
     BOOTSTRAP,
     COMMAND_CONFIG,
     Option("list", "List the share groups."),
-    Option("describe", "Show share groups, their members and where they start."),
+    Option("describe", "Describe share groups, their members and start offsets."),
     Option("delete", "Delete share groups that have no members."),
-    Option("delete-offsets", "Forget the topics of a group that --topic names."),
-    Option("reset-offsets", "Set where a group without members starts."),
-    Option("redrive", "Send the group's dead letters back to their topics. Kafka's has no such."),
-    Option("group", "The group; may be given again.", "group"),
+    Option("delete-offsets", "Delete a group's offsets for --topic."),
+    Option("reset-offsets", "Set the start offsets of a group without members."),
+    Option("redrive", "Send the group's dead letters back to their topics (Ottla's own)."),
+    Option("group", "The group; repeatable.", "group"),
     Option("all-groups", "All share groups."),
     Option("topic", "A topic, or (to reset) some partitions of one: topic:0,1,2.", "topic"),
     Option("all-topics", "With --reset-offsets: all topics of the group."),
     *DESCRIBE_OPTIONS,
     VERBOSE,
-    Option("dry-run", "With --reset-offsets, --redrive: show what would be done."),
+    Option("dry-run", "With --reset-offsets, --redrive: only show the changes."),
     EXECUTE,
     TO_DATETIME,
     TO_EARLIEST,
     TO_LATEST,
     Option("from", "With --redrive: letters since YYYY-MM-DDThh:mm:ss.sss.", "time"),
     Option("to", "With --redrive: letters before YYYY-MM-DDThh:mm:ss.sss.", "time"),
-    Option("limit", "With --redrive: so many at most.", "count"),
+    Option("limit", "With --redrive: the maximum number.", "count"),
     TIMEOUT,
 )
 
@@ -78,13 +78,13 @@ def work(options: Options) -> int:
 
 
 def check(options: Options) -> str:
-    actions = [each for each in (*ACTIONS, OURS) if options.has(each)]
+    actions = [action for action in (*ACTIONS, OURS) if options.has(action)]
     if "describe" in actions:
         check_describe(options)
     if len(actions) != 1:
         raise UsageError(
             "Command must include exactly one action: "
-            + ", ".join(f"--{each}" for each in ACTIONS)
+            + ", ".join(f"--{action}" for action in ACTIONS)
             + "."
         )
     (action,) = actions
@@ -122,7 +122,7 @@ def _check_reset(options: Options) -> None:
     if not options.has("topic") and not options.has("all-topics"):
         raise UsageError("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
     if not any(map(options.has, SCENARIOS)):
-        shown = ", ".join(f"[{each}]" for each in SCENARIOS)
+        shown = ", ".join(f"[{scenario}]" for scenario in SCENARIOS)
         raise UsageError(f"Option [reset-offsets] takes one of these options: {shown}")
     for name in SCENARIOS:
         options.refuse(name, SCENARIOS)

@@ -10,7 +10,7 @@ from ottla.cli.kafka.group_offsets import RESET_COLUMNS, Plan, new_offsets, topi
 from ottla.cli.kafka.group_report import Column, print_table
 from ottla.cli.kafka.options import Options
 from ottla.client.admin import Admin
-from ottla.client.describing import GroupDescription
+from ottla.client.group_descriptions import GroupDescription
 from ottla.client.record import TopicPartition
 from ottla.errors import KafkaError
 
@@ -19,7 +19,7 @@ DELETE_COLUMNS: Final[tuple[Column, ...]] = (("TOPIC", 15), ("STATUS", 0))
 
 
 def reset_offsets(admin: Admin, options: Options) -> int:
-    """A group that nobody knows can be given offsets: it comes to be."""
+    """Setting offsets creates a group that does not exist yet."""
     name = options.require("group")
     group = admin.shares.describe(name)[name]
     if isinstance(group, GroupDescription) and group.state not in ("Empty", "Dead"):
@@ -32,7 +32,10 @@ def reset_offsets(admin: Admin, options: Options) -> int:
     plan = new_offsets(admin, options, partitions, {}) if partitions else {}
     if options.has("execute") and plan:
         _alter(admin, name, plan)
-    rows = [[name, each.topic, str(each.partition), str(at)] for each, at in sorted(plan.items())]
+    rows = [
+        [name, partition.topic, str(partition.partition), str(at)]
+        for partition, at in sorted(plan.items())
+    ]
     print_table([("GROUP", max(15, len(name))), *RESET_COLUMNS[1:]], rows)
     return 0
 
@@ -43,16 +46,16 @@ def _alter(admin: Admin, name: str, plan: Plan) -> None:
         results = admin.shares.alter_offsets(name, plan)
     except KafkaError as error:
         results = dict.fromkeys(plan, error)
-    refused = {each: why for each, why in results.items() if why is not None}
+    refused = {partition: why for partition, why in results.items() if why is not None}
     if refused:
-        shown = ", ".join(str(each) for each in sorted(refused))
+        shown = ", ".join(str(partition) for partition in sorted(refused))
         words = f"Failed altering group offsets for the following partitions: [{shown}]"
         raise KafkaError(next(iter(refused.values())).code, words)
 
 
 def _known_to(admin: Admin, name: str) -> list[TopicPartition]:
-    """The partitions that a group has offsets of; all partitions of those topics."""
-    topics = {each.topic for each in admin.shares.offsets(name)}
+    """All partitions of the topics that a group has offsets for."""
+    topics = {partition.topic for partition in admin.shares.offsets(name)}
     return topic_partitions(admin, sorted(topics))
 
 
@@ -67,6 +70,6 @@ def delete_offsets(admin: Admin, options: Options) -> None:
         results = dict.fromkeys(topics, error)
     rows = [
         [topic, f"Error: {message_of(error)}" if error else "Successful"]
-        for topic, error in sorted(results.items(), key=lambda each: each[0])
+        for topic, error in sorted(results.items(), key=lambda item: item[0])
     ]
     print_table(DELETE_COLUMNS, rows)

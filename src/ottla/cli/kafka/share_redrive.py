@@ -1,4 +1,4 @@
-"""kafka-share-groups --redrive, which Kafka's tool does not have: dead letters go back."""
+"""kafka-share-groups --redrive, which Kafka's tool lacks: sends dead letters back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_redrive(options: Options) -> None:
 
 
 def redrive(admin: Admin, options: Options) -> int:
-    """Progress goes to standard error, what was done to standard output."""
+    """Prints progress to standard error, the result to standard output."""
     name = options.require("group")
     dry_run = options.has("dry-run")
     choice = RedriveFilter(
@@ -37,11 +37,11 @@ def redrive(admin: Admin, options: Options) -> int:
     )
     summary = admin.shares.redrive(name, choice, dry_run=dry_run, progress=show_progress)
     rows = [
-        [name, each.topic, str(each.partition), str(count)]
-        for each, count in sorted(summary.redriven.items())
+        [name, partition.topic, str(partition.partition), str(count)]
+        for partition, count in sorted(summary.redriven.items())
     ]
     print_table([("GROUP", max(15, len(name))), *COLUMNS[1:]], rows)
-    print(f"\n{told(summary, dry_run=dry_run)}")
+    print(f"\n{summary_text(summary, dry_run=dry_run)}")
     return 0
 
 
@@ -49,8 +49,8 @@ def show_progress(summary: RedriveSummary) -> None:
     print(f"{summary.count} records redriven", file=sys.stderr)
 
 
-def told(summary: RedriveSummary, *, dry_run: bool) -> str:
-    """The sum of it, in one sentence."""
+def summary_text(summary: RedriveSummary, *, dry_run: bool) -> str:
+    """The result in one sentence."""
     words = "would be redriven" if dry_run else "redriven"
     records = "record" if summary.count == 1 else "records"
     parts = [f"{summary.count} {records} {words} from {summary.dead_letter_topic}"]

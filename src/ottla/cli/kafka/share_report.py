@@ -1,4 +1,4 @@
-"""What kafka-share-groups --describe prints."""
+"""The output of kafka-share-groups --describe."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from ottla.cli.kafka.group_report import MISSING, Column, assignment_text, print_table
 from ottla.cli.kafka.options import Options
 from ottla.client.admin import Admin
-from ottla.client.describing import GroupDescription
-from ottla.client.shares import ShareOffset
+from ottla.client.group_descriptions import GroupDescription
+from ottla.client.share_groups import ShareOffset
 from ottla.errors import KafkaError
 
-# A column's title and the width that it has at least; 0: the last one, which is not padded.
+# A column's title and its minimal width; 0 for the last one, which is not padded.
 OFFSET_COLUMNS: Final[tuple[Column, ...]] = (
     ("GROUP", 15),
     ("TOPIC", 15),
@@ -40,7 +40,7 @@ STATE_EPOCH_COLUMNS: Final[tuple[Column, ...]] = (("GROUP-EPOCH", 12), ("ASSIGNM
 
 
 def describe_groups(admin: Admin, options: Options) -> None:
-    names = options.values("group") or [each.name for each in admin.shares.list()]
+    names = options.values("group") or [group.name for group in admin.shares.list()]
     described = admin.shares.describe(*dict.fromkeys(names)) if names else {}
     verbose = options.has("verbose")
     for name in sorted(described):
@@ -80,7 +80,7 @@ def print_members(group: GroupDescription, *, verbose: bool) -> None:
     if verbose:
         columns.insert(5, MEMBER_EPOCH_COLUMN)
     rows = []
-    for member in sorted(group.members, key=lambda each: (-len(each.assignment), each.id)):
+    for member in sorted(group.members, key=lambda member: (-len(member.assignment), member.id)):
         row = [group.name, member.id, member.host, member.client_id, str(len(member.assignment))]
         if verbose:
             row.append(_shown(member.epoch))

@@ -1,7 +1,7 @@
-"""Servers that the start scripts have started are recorded, so that the stop scripts find them.
+"""Records the servers of the start scripts, so that the stop scripts find them.
 
-Kafka's stop scripts look for a pattern in the list of all processes, and so hit whatever looks
-alike. Here only what was started by the script of this installation is ended.
+Kafka's stop scripts search the list of all processes for a pattern, and so hit whatever looks
+alike. Here they stop only servers that this installation's scripts started.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from ottla.cli.local.process_identity import ProcessIdentity, identity_of, own_identity
 from ottla.cli.local.run_records import RunRecord, RunRecords
 
-SIGNAL: Final = "SIGNAL"  # the variable that Kafka's scripts look at
+SIGNAL: Final = "SIGNAL"  # the variable that Kafka's scripts read
 NODE_ID, ROLES = "node.id", "process.roles"
 
 
 def record_server(
     script: str, process: ProcessIdentity | None, details: Mapping[str, str]
 ) -> RunRecord | None:
-    """None, and a line on standard error, where no record can be written: the server starts."""
+    """Without a record, and with a line on standard error, the server starts nevertheless."""
     if process is None:
         return None
     record = RunRecord(script, str(process.pid), process, os.getcwd(), details=dict(details))
@@ -37,8 +37,8 @@ def record_server(
 
 
 @contextmanager
-def recorded(script: str, details: Mapping[str, str]) -> Iterator[None]:
-    """This process is the server."""
+def recorded_servers(script: str, details: Mapping[str, str]) -> Iterator[None]:
+    """Record this process as the server."""
     record = record_server(script, own_identity(), details)
     try:
         yield
@@ -52,7 +52,7 @@ def record_daemon(script: str, pid: int, details: Mapping[str, str]) -> None:
 
 
 def stop_servers(script: str, wanted: Mapping[str, str]) -> list[RunRecord]:
-    """Send $SIGNAL, or SIGTERM, to those that have all the `wanted` details; who was reached."""
+    """Send $SIGNAL, or SIGTERM, to servers with all `wanted` details; returns those reached."""
     number = signal_number()
     found = [
         record
@@ -62,8 +62,21 @@ def stop_servers(script: str, wanted: Mapping[str, str]) -> list[RunRecord]:
     return [record for record in found if record.process.send(number)]
 
 
+def stop_main(name: str, script: str, wanted: Mapping[str, str], *, kind: str) -> int:
+    """The exit code of a stop script; errors are printed as Kafka's scripts print them."""
+    try:
+        stopped = stop_servers(script, wanted)
+    except (OSError, ValueError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    if not stopped:
+        print(f"No {kind} server to stop")
+        return 1
+    return 0
+
+
 def signal_number() -> signal.Signals:
-    """`TERM`, `SIGTERM` or 15. ValueError says what is wrong with it."""
+    """`TERM`, `SIGTERM` or 15; ValueError if it is not a signal."""
     text = os.environ.get(SIGNAL, "TERM")
     try:
         if text.isdecimal():
@@ -74,22 +87,22 @@ def signal_number() -> signal.Signals:
 
 
 def broker_details(words: Sequence[str]) -> dict[str, str]:
-    """What kafka-server-stop can choose by, of a file and overrides: node.id and process.roles."""
+    """The details that kafka-server-stop can select by: node.id and process.roles."""
     from ottla.config import parse_properties
 
     properties: dict[str, str] = {}
-    for place, word in enumerate(words):
-        if word == "--override" and place + 1 < len(words):
-            name, _, value = words[place + 1].partition("=")
+    for index, word in enumerate(words):
+        if word == "--override" and index + 1 < len(words):
+            name, _, value = words[index + 1].partition("=")
             properties[name.strip()] = value.strip()
         elif word.startswith("--override="):
             name, _, value = word.removeprefix("--override=").partition("=")
             properties[name.strip()] = value.strip()
-        elif not word.startswith("-") and words[place - 1] != "--override":
+        elif not word.startswith("-") and words[index - 1] != "--override":
             try:
                 with open(word, encoding="utf-8") as file:
                     properties = {**parse_properties(file.read()), **properties}
             except (OSError, ValueError):
-                return {}  # the server says what is wrong with it
+                return {}  # the server will report the error
     node = properties.get(NODE_ID, properties.get("broker.id", ""))
     return {NODE_ID: node, ROLES: properties.get(ROLES, "")}

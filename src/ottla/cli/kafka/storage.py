@@ -1,9 +1,9 @@
-"""kafka-storage: ids, and whose the log directories of a broker are.
+"""kafka-storage: generates ids, and formats the log directories of a broker.
 
-A broker of ours needs no formatting: it takes empty directories as they are, and makes up a cluster
-id. `format` writes that id, and the broker's own, before its first start: so that a cluster has the
-id which was chosen for it, and a directory of another cluster is refused. There is no KRaft quorum
-to prepare: what is said of controllers is taken and does nothing.
+Ottla's brokers need no formatting: they accept empty directories, and generate a cluster id.
+`format` writes that id and the broker's before the first start, so that the cluster has a chosen
+id, and a broker refuses directories of another cluster. There is no KRaft quorum to prepare:
+options about controllers are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from ottla.auth.scram import ScramCredential
 from ottla.cli.kafka.feature_versions import METADATA_VERSIONS, metadata_level
 from ottla.cli.kafka.features import dependencies, name_and_level, version_mapping
-from ottla.cli.kafka.subcommands import Parser, run_parsed
+from ottla.cli.kafka.subcommands import SubcommandParser, run_parsed, tool_parser
 from ottla.cli.kafka.tool import ToolError
 from ottla.config import ConfigError, ServerConfig
 from ottla.storage import checkpoints
@@ -47,22 +47,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_parsed(_parser, work, arguments)
 
 
-def work(given: argparse.Namespace) -> None:
-    if given.command == "random-uuid":
+def work(args: argparse.Namespace) -> None:
+    if args.command == "random-uuid":
         print(checkpoints.uuid_text(checkpoints.random_uuid()))
-    elif given.command == "version-mapping":
-        version_mapping(given.release_version)
-    elif given.command == "feature-dependencies":
-        for each in given.feature:
-            print(dependencies(*name_and_level(each)))
-    elif given.command == "info":
-        info(_config(given.config))
+    elif args.command == "version-mapping":
+        version_mapping(args.release_version)
+    elif args.command == "feature-dependencies":
+        for feature in args.feature:
+            print(dependencies(*name_and_level(feature)))
+    elif args.command == "info":
+        info(_config(args.config))
     else:
-        format_directories(_config(given.config), given)
+        format_directories(_config(args.config), args)
 
 
 def info(config: ServerConfig) -> None:
-    """Prints what it finds. SystemExit with 1 if something is wrong."""
+    """Print the state of the directories. SystemExit with 1 if something is wrong."""
     found, problems, metas = [], [], []
     for directory in sorted(map(Path, config.log_dirs)):
         if not directory.is_dir():
@@ -82,68 +82,68 @@ def info(config: ServerConfig) -> None:
     problems += _mismatches(metas)
     if found:
         print(f"Found log {'directory' if len(found) == 1 else 'directories'}:")
-        print("".join(f"  {each}\n" for each in found))
+        print("".join(f"  {directory}\n" for directory in found))
     if metas:
         print(f"Found metadata: {_shown(metas[0])}\n")
     if problems:
         print(f"Found {'problem' if len(problems) == 1 else 'problems'}:")
-        print("".join(f"  {each}\n" for each in problems))
+        print("".join(f"  {problem}\n" for problem in problems))
         raise SystemExit(1)
 
 
-def format_directories(config: ServerConfig, given: argparse.Namespace) -> None:
-    _check(given)
-    release = given.release_version or METADATA_VERSIONS[-1]
+def format_directories(config: ServerConfig, args: argparse.Namespace) -> None:
+    _check(args)
+    release = args.release_version or METADATA_VERSIONS[-1]
     metadata_level(release)
     empty = []
     for directory in map(Path, config.log_dirs):
         if _meta(directory) is None:
             empty.append(directory)
-        elif not given.ignore_formatted:
+        elif not args.ignore_formatted:
             raise ToolError(
                 f"Log directory {directory} is already formatted. Use --ignore-formatted to ignore"
                 " this directory and format the others."
             )
     if not empty:
         print("All of the log directories are already formatted.")
-    users = [_user(each) for each in given.add_scram or ()]
+    users = [_user(credential) for credential in args.add_scram or ()]
     for directory in empty:
         print(f"Formatting data directory {directory} with metadata.version {release}.")
-        _format(directory, given.cluster_id, config.node_id)
+        _format(directory, args.cluster_id, config.node_id)
     for user in users:
-        _add_user(given.config, *user)
+        _add_user(args.config, *user)
 
 
-def _check(given: argparse.Namespace) -> None:
-    if not is_uuid(given.cluster_id):
+def _check(args: argparse.Namespace) -> None:
+    if not is_uuid(args.cluster_id):
         raise ToolError(
-            f"Cluster ID string {given.cluster_id} does not appear to be a valid UUID: it has to be"
+            f"Cluster ID string {args.cluster_id} does not appear to be a valid UUID: it has to be"
             " 16 bytes in base64, as `kafka-storage random-uuid` prints them."
         )
-    if given.feature:
+    if args.feature:
         raise ToolError(
-            "--feature needs a KRaft metadata log, which this cluster has not: kafka-features"
-            " upgrade sets levels when a broker runs."
+            "--feature needs a KRaft metadata log, which this cluster does not have: set levels"
+            " with `kafka-features upgrade` when a broker runs."
         )
     for option in ("standalone", "no_initial_controllers", "initial_controllers"):
-        if getattr(given, option):
+        if getattr(args, option):
             print(QUORUM.format("--" + option.replace("_", "-")), file=sys.stderr)
 
 
 def _user(text: str) -> tuple[str, str, str, int]:
     """Name, mechanism, password and iterations of 'SCRAM-SHA-256=[name=alice,password=secret]'."""
     found = _SCRAM.fullmatch(text)
-    fields = dict(each.partition("=")[::2] for each in (found[2].split(",") if found else ()))
+    fields = dict(field.partition("=")[::2] for field in (found[2].split(",") if found else ()))
     if found is None or not {"name", "password"} <= fields.keys():
         raise ToolError(
             f"--add-scram {text}: expected 'SCRAM-SHA-256=[name=alice,password=alice-secret]',"
-            " with iterations=8192 in it or not; a salted password is not taken."
+            " and optionally iterations=8192; a salted password is not accepted."
         )
     return fields["name"], found[1], fields["password"], int(fields.get("iterations", ITERATIONS))
 
 
 def _add_user(properties: str, name: str, mechanism: str, password: str, iterations: int) -> None:
-    """Where the broker keeps its metadata, as `ottla users add --store` has it."""
+    """Write to the broker's metadata store, like `ottla users add --store`."""
     from ottla.cli.verbs.users import on_store, put_credential
 
     credential = ScramCredential.of_password(mechanism, password, iterations=iterations)
@@ -196,7 +196,7 @@ def _mismatches(metas: Sequence[MetaProperties]) -> list[str]:
 
 
 def _shown(meta: MetaProperties) -> str:
-    """As Java prints a map."""
+    """A map in Java's format."""
     fields = {
         "cluster.id": meta.cluster_id,
         "directory.id": meta.directory_id,
@@ -214,35 +214,31 @@ def _config(path: str) -> ServerConfig:
         raise ToolError(str(error)) from None
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog=NAME,
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser() -> SubcommandParser:
+    parser = tool_parser(NAME, DESCRIPTION, EXAMPLES)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     info = commands.add_parser("info", help="Get information about the log directories.")
     make = commands.add_parser(
         "format",
-        help="Write the cluster's id into empty log directories; a broker starts without, too.",
+        help="Write the cluster id into empty log directories (optional).",
     )
-    for each in (info, make):
-        each.add_argument("-c", "--config", required=True, help="The broker's properties file.")
+    for subparser in (info, make):
+        subparser.add_argument(
+            "-c", "--config", required=True, help="The broker's properties file."
+        )
     make.add_argument("-t", "--cluster-id", required=True, help="The cluster's id.")
     make.add_argument(
         "-S", "--add-scram", action="append", help="A user, as SCRAM-SHA-256=[name=...]."
     )
     make.add_argument(
-        "-g", "--ignore-formatted", action="store_true", help="Skip what is formatted already."
+        "-g", "--ignore-formatted", action="store_true", help="Skip formatted directories."
     )
     make.add_argument("-r", "--release-version", help="A release, such as 4.3; only checked.")
-    make.add_argument("-f", "--feature", action="append", help="Refused, with what to do.")
+    make.add_argument("-f", "--feature", action="append", help="Refused, with a remedy.")
     quorum = make.add_mutually_exclusive_group()
     for flags in (("-s", "--standalone"), ("-N", "--no-initial-controllers")):
-        quorum.add_argument(*flags, action="store_true", help="Of a KRaft quorum: does nothing.")
-    quorum.add_argument("-I", "--initial-controllers", help="Of a KRaft quorum: does nothing.")
+        quorum.add_argument(*flags, action="store_true", help="For a KRaft quorum: ignored.")
+    quorum.add_argument("-I", "--initial-controllers", help="For a KRaft quorum: ignored.")
     mapping = commands.add_parser("version-mapping", help="The features of a release.")
     mapping.add_argument("-r", "--release-version", help="A release, such as 4.3-IV0.")
     needs = commands.add_parser("feature-dependencies", help="What a feature's level needs.")

@@ -1,4 +1,4 @@
-"""kafka-streams-application-reset: a Streams application begins again from its input topics."""
+"""kafka-streams-application-reset: resets a Streams application to its input topics' start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.cli.kafka.group_offsets import from_csv, new_offsets, topic_partition
 from ottla.cli.kafka.options import BOOTSTRAP, COMMAND_CONFIG, Option, Options, UsageError
 from ottla.cli.kafka.tool import ToolError, read_properties, run
 from ottla.client.admin import Admin
-from ottla.client.describing import GroupDescription
+from ottla.client.group_descriptions import GroupDescription
 from ottla.client.record import TopicPartition
 from ottla.errors import KafkaError
 
@@ -39,18 +39,20 @@ OPTIONS: Final = (
     BOOTSTRAP,
     Option("application-id", "REQUIRED: The application's id (application.id).", "id"),
     Option("input-topics", "Topics whose offsets are set: topic1,topic2.", "list"),
-    Option("internal-topics", "Internal topics to delete, of those there are.", "list"),
+    Option("internal-topics", "Internal topics to delete; default: all.", "list"),
     COMMAND_CONFIG,
     Option("config-file", "The old name of --command-config.", "file"),
     Option("to-offset", "Reset to this offset.", "offset"),
     Option("to-datetime", "Reset to the first record since: YYYY-MM-DDThh:mm:ss.sss.", "time"),
-    Option("by-duration", "Reset to the first record since so long ago: PnDTnHnMnS.", "duration"),
+    Option(
+        "by-duration", "Reset to the first record within this duration: PnDTnHnMnS.", "duration"
+    ),
     Option("to-earliest", "Reset to the first offset. This is the default."),
     Option("to-latest", "Reset to the last offset."),
-    Option("shift-by", "Reset by so many records, forward or (negative) back.", "count"),
+    Option("shift-by", "Reset by this number of records, forward or (negative) back.", "count"),
     Option("from-file", "Reset to the offsets of a CSV file.", "file"),
-    Option("force", "Go on although the group has members."),
-    Option("dry-run", "Show what would be done."),
+    Option("force", "Continue although the group has members."),
+    Option("dry-run", "Only show the changes."),
 )
 
 
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def work(options: Options) -> int:
     name = options.require("application-id")
     bootstrap = options.value("bootstrap-server") or "localhost:9092"
-    given = [each for each in SCENARIOS if options.has(each)]
+    given = [scenario for scenario in SCENARIOS if options.has(scenario)]
     if len(given) > 1:
         raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
     if options.has("dry-run"):
@@ -83,7 +85,7 @@ def _check_inactive(admin: Admin, name: str, *, force: bool) -> None:
     if isinstance(group, GroupDescription) and group.members and not force:
         raise ToolError(
             f"Consumer group '{name}' is still active and has following members:"
-            f" {[each.id for each in group.members]}. Make sure to stop all running application"
+            f" {[member.id for member in group.members]}. Make sure to stop all running application"
             " instances before running the reset tool. You can use option '--force' to remove"
             " active members from the group."
         )
@@ -95,14 +97,14 @@ def _reset_inputs(admin: Admin, options: Options, name: str, topics: Iterable[st
         print("No input topics specified. Skipping seek.")
         return 0
     known = set(topics)
-    found = [each for each in wanted if each in known]
-    missing = [each for each in wanted if each not in known]
+    found = [topic for topic in wanted if topic in known]
+    missing = [topic for topic in wanted if topic not in known]
     if found:
         print(f"Reset-offsets for input topics [{', '.join(found)}]")
         plan = _plan(admin, options, name, found)
         print("Following input topics offsets will be reset to (for consumer group " + name + ")")
-        for each, offset in sorted(plan.items()):
-            print(f"Topic: {each.topic} Partition: {each.partition} Offset: {offset}")
+        for partition, offset in sorted(plan.items()):
+            print(f"Topic: {partition.topic} Partition: {partition.partition} Offset: {offset}")
         if not options.has("dry-run"):
             admin.groups.alter_offsets(name, plan)
         print("Done.")
@@ -124,16 +126,22 @@ def _plan(
     partitions = topic_partitions(admin, topics)
     current: dict[TopicPartition, int] = {}
     if options.has("shift-by"):
-        current = {each: found.offset for each, found in admin.groups.offsets(name).items()}
+        current = {
+            partition: found.offset for partition, found in admin.groups.offsets(name).items()
+        }
     if not any(map(options.has, SCENARIOS)):
         options = Options(OPTIONS, ["--to-earliest"])
     return new_offsets(admin, options, partitions, current)
 
 
 def _delete_internal(admin: Admin, options: Options, name: str, topics: Iterable[str]) -> int:
-    own = [each for each in topics if each.startswith(f"{name}-") and INTERNAL.fullmatch(each)]
+    own = [
+        candidate
+        for candidate in topics
+        if candidate.startswith(f"{name}-") and INTERNAL.fullmatch(candidate)
+    ]
     wanted = _listed(options, "internal-topics")
-    wrong = [each for each in wanted if each not in own]
+    wrong = [wanted_topic for wanted_topic in wanted if wanted_topic not in own]
     if wrong:
         raise ToolError(
             f"Invalid topic specified in the --internal-topics option: [{', '.join(wrong)}]."
@@ -154,8 +162,8 @@ def _delete_internal(admin: Admin, options: Options, name: str, topics: Iterable
 
 
 def _listed(options: Options, name: str) -> list[str]:
-    """Given once or again, each with one or several."""
-    return [each.strip() for word in options.values(name) for each in word.split(",") if each]
+    """The values of an option that may be repeated, and may have several with commas."""
+    return [part.strip() for word in options.values(name) for part in word.split(",") if part]
 
 
 if __name__ == "__main__":

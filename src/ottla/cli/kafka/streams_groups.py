@@ -44,16 +44,16 @@ OPTIONS: Final = (
     BOOTSTRAP,
     COMMAND_CONFIG,
     Option("list", "List the streams groups."),
-    Option("describe", "Show streams groups, their members and how far they have read."),
+    Option("describe", "Describe streams groups, their members and offsets."),
     Option("delete", "Delete streams groups that have no members."),
-    Option("delete-offsets", "Forget the offsets of a group for its input topics."),
+    Option("delete-offsets", "Delete a group's offsets for its input topics."),
     Option("reset-offsets", "Set the offsets of groups without members."),
-    Option("group", "The group; may be given again.", "group"),
+    Option("group", "The group; repeatable.", "group"),
     Option("all-groups", "All streams groups."),
     Option("input-topic", "A topic, or some partitions of one: topic:0,1,2.", "topic"),
     Option("all-input-topics", "All source topics of the group's topology."),
     Option("delete-internal-topic", "With --reset-offsets --execute: delete this one.", "topic"),
-    Option("delete-all-internal-topics", "Delete the group's internal topics, too."),
+    Option("delete-all-internal-topics", "Also delete the group's internal topics."),
     *DESCRIBE_OPTIONS,
     VERBOSE,
     *RESET_OPTIONS,
@@ -70,8 +70,8 @@ def work(options: Options) -> int:
 
 
 def check(options: Options) -> str:
-    """In the order of Kafka's own checks."""
-    actions = [each for each in ACTIONS if options.has(each)]
+    """The order of Kafka's own checks."""
+    actions = [action for action in ACTIONS if options.has(action)]
     options.require("bootstrap-server")
     if "describe" in actions:
         check_describe(options)
@@ -112,7 +112,7 @@ def _check_reset(options: Options) -> None:
     for name in ("delete-internal-topic", "delete-all-internal-topics"):
         if options.has(name) and not options.has("execute"):
             raise UsageError(f"Option [reset-offsets] takes [execute] when [{name}] is used.")
-    given = [each for each in SCENARIOS if options.has(each)]
+    given = [scenario for scenario in SCENARIOS if options.has(scenario)]
     if len(given) > 1:
         raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
 

@@ -23,7 +23,7 @@ ROW: Final = "{:<30} {:<30} {:<10} {:<15}"
 
 
 def reset_offsets(admin: Admin, options: Options) -> None:
-    names = options.values("group") or [each.name for each in admin.streams_groups.list()]
+    names = options.values("group") or [group.name for group in admin.streams_groups.list()]
     described = admin.streams_groups.describe(*dict.fromkeys(names)) if names else {}
     plans: dict[str, Plan] = {}
     for name, found in described.items():
@@ -39,8 +39,8 @@ def reset_offsets(admin: Admin, options: Options) -> None:
     print()
     print(ROW.format("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"))
     for name, plan in plans.items():
-        for each, offset in plan.items():
-            print(ROW.format(name, each.topic, each.partition, offset))
+        for partition, offset in plan.items():
+            print(ROW.format(name, partition.topic, partition.partition, offset))
 
 
 def _plan_of(
@@ -58,16 +58,18 @@ def _plan_of(
     if not options.has("input-topic") and not options.has("all-input-topics"):
         raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
     if not any(map(options.has, SCENARIOS)):
-        shown = ", ".join(f"[{each}]" for each in SCENARIOS)
+        shown = ", ".join(f"[{scenario}]" for scenario in SCENARIOS)
         raise UsageError(
             f"Option '[reset-offsets]' requires one of the following scenarios: [{shown}]"
         )
     inputs = _inputs(found)
     words = options.values("input-topic") or inputs
     partitions = topic_partitions(admin, words)
-    if any(each.topic not in inputs for each in partitions):
+    if any(partition.topic not in inputs for partition in partitions):
         raise UsageError(f"One or more topics are not part of the group '{group.group_id}'.")
-    current = {each: at.offset for each, at in admin.groups.offsets(group.group_id).items()}
+    current = {
+        partition: at.offset for partition, at in admin.groups.offsets(group.group_id).items()
+    }
     return new_offsets(admin, options, partitions, current)
 
 
@@ -78,13 +80,13 @@ def delete_offsets(admin: Admin, options: Options) -> None:
         found = admin.streams_groups.describe(name)[name]
         if isinstance(found, KafkaError):
             raise found
-        read = {each.topic for each in admin.groups.offsets(name)}
+        read = {partition.topic for partition in admin.groups.offsets(name)}
         words = [topic for topic in _inputs(found) if topic in read]
     delete_offsets_of(admin, name, words)
 
 
 def _inputs(found: StreamsGroupDescription) -> list[str]:
-    """The topics that come from outside of the application."""
+    """The topics that come from outside the application."""
     internal = set(found.internal_topics())
     return sorted({topic for topics in found.sources().values() for topic in topics} - internal)
 

@@ -1,4 +1,4 @@
-"""What kafka-streams-groups --describe prints."""
+"""The output of kafka-streams-groups --describe."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ottla.client.streams_groups import StreamsGroupDescription
 from ottla.errors import KafkaError
 from ottla.wire.messages.streams_group_describe import Assignment, Member, TaskIds
 
-LEAST: Final = 15  # of a column that is as wide as what it shows
+LEAST: Final = 15  # the minimal width of a column that fits its contents
 
 
 def describe_groups(admin: Admin, options: Options) -> None:
-    names = options.values("group") or [each.name for each in admin.streams_groups.list()]
+    names = options.values("group") or [group.name for group in admin.streams_groups.list()]
     described = admin.streams_groups.describe(*dict.fromkeys(names)) if names else {}
     verbose = options.has("verbose")
     for name in sorted(described):
@@ -53,7 +53,9 @@ def print_offsets(admin: Admin, found: StreamsGroupDescription, *, verbose: bool
         rows.append(row)
     columns = [("GROUP", LEAST), ("TOPIC", LEAST), ("PARTITION", 10)]
     if verbose:
-        columns += [(each, LEAST) for each in ("CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET")]
+        columns += [
+            (column, LEAST) for column in ("CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET")
+        ]
         columns.append(("OFFSET-LAG".ljust(LEAST), 0))
     else:
         columns.append(("OFFSET-LAG", 0))
@@ -63,7 +65,7 @@ def print_offsets(admin: Admin, found: StreamsGroupDescription, *, verbose: bool
 def _source_partitions(
     found: StreamsGroupDescription, committed: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    read = {each for member in found.as_group().members for each in member.assignment}
+    read = {partition for member in found.as_group().members for partition in member.assignment}
     return sorted(read | set(committed))
 
 
@@ -125,10 +127,10 @@ def print_state(found: StreamsGroupDescription, *, verbose: bool) -> None:
 
 
 def _print_table(columns: Sequence[tuple[str, int]], rows: Sequence[Sequence[str]]) -> None:
-    """Kafka's other tools begin a table with an empty line, this one does not."""
+    """Unlike Kafka's other tools, this one prints no empty line before a table."""
     widths = [
-        max([least, *(len(row[place]) for row in rows)]) if least else 0
-        for place, (_, least) in enumerate(columns)
+        max([least, *(len(row[index]) for row in rows)]) if least else 0
+        for index, (_, least) in enumerate(columns)
     ]
     for row in ([title for title, _ in columns], *rows):
         print(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))

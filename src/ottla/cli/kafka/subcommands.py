@@ -1,6 +1,6 @@
-"""Command lines with a command in them: `tool --bootstrap-server x list --filter y`.
+"""Command lines with a subcommand: `tool --bootstrap-server x list --filter y`.
 
-Kafka parses these with argparse4j: its sentences, exit code 1 for a wrong line and for --help too.
+Kafka parses these with argparse4j: its messages, and exit code 1 for errors and for --help.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.errors import KafkaError
 
 @dataclass(slots=True, frozen=True)
 class Flag:
-    """`--name`, with what it wants: "String", "Integer" or "Long", as Java calls them."""
+    """`--name`, with the type of its value: "String", "Integer" or "Long", as Java calls it."""
 
     name: str
     help: str
@@ -36,15 +36,15 @@ class Flag:
 
 
 @dataclass(slots=True, frozen=True)
-class Command:
+class Subcommand:
     name: str
     help: str
     flags: Sequence[Flag]
     work: Callable[[Admin, argparse.Namespace], None]
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse's, with argparse4j's manners."""
+class SubcommandParser(argparse.ArgumentParser):
+    """argparse with argparse4j's messages and exit codes."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -54,20 +54,42 @@ class Parser(argparse.ArgumentParser):
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         found, rest = self.parse_known_args(words)
         if rest:
-            shown = " ".join(f"'{each}'" for each in rest)
+            shown = " ".join(f"'{argument}'" for argument in rest)
             self.error(f"unrecognized arguments: {shown}")
         return found
 
 
+def tool_parser(
+    name: str, description: str, epilog: str, *, usage: str | None = None
+) -> SubcommandParser:
+    return SubcommandParser(
+        prog=name,
+        usage=usage,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_client_options(parser: SubcommandParser) -> None:
+    parser.add_argument("--bootstrap-server", metavar="host:port", help="The brokers.")
+    parser.add_argument("--command-config", metavar="FILE", help="A file with client settings.")
+
+
 def run_parsed(
-    parser: Callable[[], Parser],
+    parser: Callable[[], SubcommandParser],
     work: Callable[[argparse.Namespace], None],
     arguments: Sequence[str] | None,
     *,
     help_code: int = 0,
+    help_without_arguments: bool = False,
 ) -> int:
-    """Parse, work, and turn every way to fail into an exit code and a line on stderr."""
+    """Parse, work, and turn every failure into an exit code and a line on stderr."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if help_without_arguments and not words:
+        parser().print_help()
+        return 0
     log_to_stderr()
     try:
         work(parser().parse(words))
@@ -85,59 +107,54 @@ def run_parsed(
 
 
 def run_command(
-    name: str, description: str, commands: Sequence[Command], arguments: Sequence[str] | None
+    name: str, description: str, commands: Sequence[Subcommand], arguments: Sequence[str] | None
 ) -> int:
-    """Admin's commands, one of which the first word after the options names."""
+    """Run the subcommand that the first word after the options names."""
 
-    def work(given: argparse.Namespace) -> None:
+    def work(args: argparse.Namespace) -> None:
         parser = _parser(name, description, commands)
-        if given.version:
+        if args.version:
             print(f"{KAFKA_VERSION}-ottla-{ottla.__version__}")
             return
-        if not given.command:
+        if not args.command:
             parser.error("too few arguments")
-        if given.bootstrap_server is None:
+        if args.bootstrap_server is None:
             parser.error("argument --bootstrap-server is required")
-        _work(parser, commands, given)
+        _work(parser, commands, args)
 
-    # argparse4j ends with 1 after --help, too.
+    # argparse4j exits with 1 after --help, too.
     return run_parsed(lambda: _parser(name, description, commands), work, arguments, help_code=1)
 
 
-def _parser(name: str, description: str, commands: Sequence[Command]) -> Parser:
-    listed = "\n".join(f"  {each.name:<26}{each.help}" for each in commands)
-    parser = Parser(
-        prog=f"{name}.sh",
-        usage=f"{name}.sh [-h] [-v] [--command-config FILE] --bootstrap-server host:port"
-        " COMMAND ...",
-        description=description,
-        epilog=f"commands:\n{listed}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser(name: str, description: str, commands: Sequence[Subcommand]) -> SubcommandParser:
+    listed = "\n".join(f"  {command.name:<26}{command.help}" for command in commands)
+    usage = f"{name}.sh [-h] [-v] [--command-config FILE] --bootstrap-server host:port COMMAND ..."
+    parser = tool_parser(f"{name}.sh", description, f"commands:\n{listed}", usage=usage)
     parser.add_argument("-v", "--version", action="store_true", help="print the version")
-    parser.add_argument(
-        "--command-config", metavar="FILE", help="a file with settings of the client"
-    )
-    parser.add_argument("--bootstrap-server", metavar="host:port", help="the broker(s)")
+    parser.add_argument("--command-config", metavar="FILE", help="a file with client settings")
+    parser.add_argument("--bootstrap-server", metavar="host:port", help="the brokers")
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
 
-def _work(parser: Parser, commands: Sequence[Command], given: argparse.Namespace) -> None:
-    word, *rest = given.command
-    command = next((each for each in commands if each.name == word), None)
+def _work(
+    parser: SubcommandParser, commands: Sequence[Subcommand], args: argparse.Namespace
+) -> None:
+    word, *rest = args.command
+    command = next(
+        (known_command for known_command in commands if known_command.name == word), None
+    )
     if command is None:
-        known = ", ".join(f"'{each.name}'" for each in commands)
+        known = ", ".join(f"'{known_command.name}'" for known_command in commands)
         parser.error(f"invalid choice: '{word}' (choose from {known})")
     wanted = _options(parser.prog, command, rest)
-    settings = read_properties(given.command_config)
-    with Admin(given.bootstrap_server, settings=dict(settings)) as admin:
+    settings = read_properties(args.command_config)
+    with Admin(args.bootstrap_server, settings=dict(settings)) as admin:
         command.work(admin, wanted)
 
 
-def _options(prog: str, command: Command, words: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
+def _options(prog: str, command: Subcommand, words: Sequence[str]) -> argparse.Namespace:
+    parser = SubcommandParser(
         prog=f"{prog} --bootstrap-server host:port {command.name}",
         description=command.help,
         allow_abbrev=False,

@@ -1,5 +1,5 @@
-"""Limits to the bytes that moving partitions may take (KIP-73): set when they begin to move, and
-taken away when they have arrived."""
+"""Replication throttles (KIP-73): set when partitions begin to move, removed when they have
+arrived."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 class Move(NamedTuple):
-    """From whom a partition is read, and who is to have it."""
+    """The brokers that a partition moves from, and those it moves to."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
@@ -28,27 +28,30 @@ Moves = dict[TopicPartition, Move]
 
 
 def moves_of(
-    under_way: Mapping[TopicPartition, Reassignment],
+    ongoing: Mapping[TopicPartition, Reassignment],
     proposed: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
 ) -> Moves:
-    """All that moves: what is under way, and what is to begin."""
+    """Ongoing and planned reassignments."""
     moves = {
-        place: Move(frozenset(each.replicas) - set(each.adding), frozenset(each.adding))
-        for place, each in under_way.items()
+        partition: Move(
+            frozenset(reassignment.replicas) - set(reassignment.adding),
+            frozenset(reassignment.adding),
+        )
+        for partition, reassignment in ongoing.items()
     }
-    for place, replicas in proposed.items():
-        sources = moves[place].sources if place in moves else frozenset(current[place])
-        moves[place] = Move(sources, frozenset(replicas) - sources)
+    for partition, replicas in proposed.items():
+        sources = moves[partition].sources if partition in moves else frozenset(current[partition])
+        moves[partition] = Move(sources, frozenset(replicas) - sources)
     return moves
 
 
 def replicas_of(moves: Moves, side: str) -> dict[str, str]:
-    """For each topic `partition:broker` of those who send (sources) or receive (destinations)."""
+    """For each topic `partition:broker` of the sources or destinations."""
     found: dict[str, set[str]] = {}
-    for place, move in moves.items():
-        parts = found.setdefault(place.topic, set())
-        parts |= {f"{place.partition}:{each}" for each in getattr(move, side)}
+    for partition, move in moves.items():
+        parts = found.setdefault(partition.topic, set())
+        parts |= {f"{partition.partition}:{broker}" for broker in getattr(move, side)}
     return {topic: ",".join(sorted(parts)) for topic, parts in found.items()}
 
 
@@ -60,7 +63,7 @@ def set_throttle(admin: Admin, moves: Moves, bytes_per_s: int) -> None:
             topic,
             set={LEADER_REPLICAS: named, FOLLOWER_REPLICAS: followers[topic]},
         )
-    brokers = {each for move in moves.values() for each in move.sources | move.destinations}
+    brokers = {broker for move in moves.values() for broker in move.sources | move.destinations}
     live = {node.id for node in admin.cluster().nodes}
     rate = str(bytes_per_s)
     for broker in sorted(brokers & live):
@@ -70,7 +73,7 @@ def set_throttle(admin: Admin, moves: Moves, bytes_per_s: int) -> None:
 
 
 def clear_throttles(admin: Admin, topics: Collection[str], brokers: Iterable[int]) -> None:
-    """A broker that is dead can't be asked: its limit is one of its configs, and stays."""
+    """An unreachable broker keeps its throttle, which is one of its configs."""
     live = {node.id for node in admin.cluster().nodes}
     every = sorted(live.union(brokers))
     print(f"Clearing broker-level throttles on broker{_s(every)} {','.join(map(str, every))}")

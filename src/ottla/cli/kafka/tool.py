@@ -1,4 +1,4 @@
-"""What every tool does around its own work: usage, versions, files, broken pipes, Ctrl-C."""
+"""The frame of every tool: usage, versions, files, broken pipes, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KAFKA_VERSION: Final = "4.4"
 
 
 class ToolError(Exception):
-    """A tool can't do what it was asked to; printed as it is."""
+    """A failure of the tool; printed as it is."""
 
 
 def run(
@@ -31,7 +31,7 @@ def run(
     work: Callable[[Options], int],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Parse, work, and turn every way to fail into what Kafka prints and returns."""
+    """Parse, work, and turn every failure into Kafka's output and exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     known = (*options, HELP, VERSION)
     log_to_stderr()
@@ -60,13 +60,13 @@ def run(
 
 
 def broken_pipe() -> int:
-    """Whoever read us has gone; Python must not find that out once more while it exits."""
+    """The reader of our output is gone; keep Python from failing again while it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def explain(error: Exception) -> str:
-    """An error for people: what happened, and what to do about it where that is known."""
+    """An error for people: what happened, and the remedy if it is known."""
     if not isinstance(error, KafkaError):
         return str(error)
     if error.code == ErrorCode.BROKER_NOT_AVAILABLE:
@@ -75,25 +75,25 @@ def explain(error: Exception) -> str:
 
 
 def log_error(tool: str, message: str) -> None:
-    """A line as Kafka's tools log it."""
+    """A log line in the format of Kafka's tools."""
     now = time.time()
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     print(f"[{stamp},{int(now * 1000) % 1000:03d}] ERROR {message} ({tool})", file=sys.stderr)
 
 
 def log_to_stderr() -> None:
-    """The client's own warnings, in Kafka's layout."""
+    """The client's own warnings, in Kafka's format."""
     logger = logging.getLogger("ottla.client")
     if not logger.handlers:
         handler = logging.StreamHandler()
-        form = "[%(asctime)s] WARN %(message)s (%(name)s)"  # it logs nothing worse
+        form = "[%(asctime)s] WARN %(message)s (%(name)s)"  # the client logs nothing worse
         handler.setFormatter(logging.Formatter(form))
         logger.addHandler(handler)
         logger.propagate = False
 
 
 def read_properties(path: str | None) -> dict[str, str]:
-    """A properties file; none is an empty one."""
+    """A properties file; empty for None."""
     if path is None:
         return {}
     try:

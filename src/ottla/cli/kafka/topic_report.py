@@ -1,4 +1,4 @@
-"""What kafka-topics --describe prints."""
+"""The output of kafka-topics --describe."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ottla.client.admin import Admin
-from ottla.client.configs import Config, ConfigSource
+from ottla.client.configs import ConfigEntry, ConfigSource
 from ottla.client.reassignments import Reassignment
 from ottla.client.record import TopicPartition
 from ottla.client.topics import PARTITIONS_PER_RESPONSE, PartitionDescription, TopicDescription
 from ottla.errors import ErrorCode, KafkaError
 
-# A topic's Configs line has what somebody set for it, for its brokers or in a file.
+# A topic's Configs line has configs set for the topic, for its brokers or in a file.
 _SAID = frozenset(
     {
         ConfigSource.DYNAMIC_TOPIC_CONFIG,
@@ -24,27 +24,27 @@ _SAID = frozenset(
 )
 
 
-Moving = dict[TopicPartition, Reassignment]
+ReassignmentsByPartition = dict[TopicPartition, Reassignment]
 
 
 @dataclass(slots=True, frozen=True)
-class Shown:
-    """Which topics and partitions: all, those with overrides, or those of one report."""
+class ReportFilter:
+    """Selects topics and partitions: all, those with overrides, or those of one report."""
 
     overrides_only: bool = False
     report: str | None = None
 
 
 def print_topics(
-    admin: Admin, names: Iterable[str], shown: Shown, partitions_per_response: int | None
+    admin: Admin, names: Iterable[str], shown: ReportFilter, partitions_per_response: int | None
 ) -> None:
     limit = partitions_per_response or PARTITIONS_PER_RESPONSE
     described = admin.topics.describe(*names, partitions_per_response=limit)
     for error in described.values():
         if isinstance(error, KafkaError):
             raise error
-    topics = [each for each in described.values() if isinstance(each, TopicDescription)]
-    configs = admin.configs.describe_topics([each.name for each in topics])
+    topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
+    configs = admin.configs.describe_topics([described_topic.name for described_topic in topics])
     live = {node.id for node in admin.cluster().nodes}
     moving = _reassignments(admin, topics)
     for topic in topics:
@@ -53,7 +53,7 @@ def print_topics(
             if own.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue  # deleted meanwhile
             raise own
-        said = [each for each in own if each.source in _SAID]
+        said = [config for config in own if config.source in _SAID]
         if shown.report is None and (said or not shown.overrides_only):
             print(topic_line(topic, said, moving))
         if not shown.overrides_only:
@@ -64,13 +64,15 @@ def print_topics(
                     print(partition_line(topic.name, part, move))
 
 
-def topic_line(topic: TopicDescription, configs: Iterable[Config], moving: Moving) -> str:
+def topic_line(
+    topic: TopicDescription, configs: Iterable[ConfigEntry], moving: ReassignmentsByPartition
+) -> str:
     topic_id = base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("=")
     factor = 0
     if topic.partitions:
         first = topic.partitions[0]
         factor = _factor(first, moving.get(TopicPartition(topic.name, first.partition)))
-    said = ",".join(f"{each.name}={each.value}" for each in configs)
+    said = ",".join(f"{config.name}={config.value}" for config in configs)
     return (
         f"Topic: {topic.name}\tTopicId: {topic_id}\tPartitionCount: {len(topic.partitions)}"
         f"\tReplicationFactor: {factor}\tConfigs: {said}"
@@ -108,25 +110,25 @@ def is_in(
     return len(part.isr) == needed
 
 
-def min_insync_replicas(configs: Iterable[Config]) -> int:
-    for each in configs:
-        if each.name == "min.insync.replicas":
-            return int(each.value or 1)
+def min_insync_replicas(configs: Iterable[ConfigEntry]) -> int:
+    for config in configs:
+        if config.name == "min.insync.replicas":
+            return int(config.value or 1)
     return 1
 
 
 def _factor(part: PartitionDescription, move: Reassignment | None) -> int:
-    """Replicas that are only being added don't count yet."""
+    """Replicas that are still being added do not count."""
     return len(part.replicas) - (len(move.adding) if move is not None else 0)
 
 
-def _reassignments(admin: Admin, topics: Iterable[TopicDescription]) -> Moving:
-    """What moves; nothing where a cluster does not tell."""
-    places = [
-        TopicPartition(each.name, part.partition) for each in topics for part in each.partitions
+def _reassignments(admin: Admin, topics: Iterable[TopicDescription]) -> ReassignmentsByPartition:
+    """Ongoing reassignments; empty if the cluster does not support the request."""
+    partitions = [
+        TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions
     ]
     try:
-        return admin.reassignments.list(places)
+        return admin.reassignments.list(partitions)
     except KafkaError:
         return {}
 

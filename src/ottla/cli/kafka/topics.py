@@ -13,7 +13,7 @@ from ottla.cli.kafka.exceptions import describe as describe_error
 from ottla.cli.kafka.exceptions import message_of
 from ottla.cli.kafka.options import BOOTSTRAP, COMMAND_CONFIG, Option, Options, UsageError
 from ottla.cli.kafka.tool import ToolError, log_error, read_properties, run
-from ottla.cli.kafka.topic_report import Shown, print_topics
+from ottla.cli.kafka.topic_report import ReportFilter, print_topics
 from ottla.client.admin import Admin
 from ottla.config import TOPIC_CONFIGS
 from ottla.errors import ErrorCode, KafkaError
@@ -40,7 +40,7 @@ OPTIONS: Final = (
     Option("create", "Create a topic."),
     Option("delete", "Delete topics."),
     Option("describe", "Show the partitions and configs of topics."),
-    Option("alter", "Give topics more partitions. (kafka-configs changes their configs.)"),
+    Option("alter", "Add partitions. (kafka-configs changes configs.)"),
     Option(
         "topic",
         "The topic. Everywhere but with --create it is a regular expression that a whole name"
@@ -55,10 +55,10 @@ OPTIONS: Final = (
         "name=value",
     ),
     Option("delete-config", "Not supported any more.", "name"),
-    Option("partitions", "How many partitions the topic is to have.", "# of partitions"),
+    Option("partitions", "The number of partitions.", "# of partitions"),
     Option(
         "replication-factor",
-        "How many copies of each partition there are to be.",
+        "The number of replicas of each partition.",
         "replication factor",
     ),
     Option(
@@ -66,17 +66,17 @@ OPTIONS: Final = (
         "The brokers of each partition: those of one divided by ':', the partitions by ','.",
         "assignment",
     ),
-    Option("if-exists", "Do nothing, instead of failing, where a topic does not exist."),
-    Option("if-not-exists", "Do nothing, instead of failing, if the topic exists already."),
-    Option("exclude-internal", "Leave internal topics out."),
-    Option("topics-with-overrides", "With --describe: only topics with configs of their own."),
+    Option("if-exists", "Do nothing if a topic does not exist."),
+    Option("if-not-exists", "Do nothing if the topic exists."),
+    Option("exclude-internal", "Omit internal topics."),
+    Option("topics-with-overrides", "With --describe: only topics with config overrides."),
     Option(REPORTS[0], "With --describe: only partitions with replicas that are not in sync."),
     Option(REPORTS[1], "With --describe: only partitions whose leader is not available."),
-    Option(REPORTS[2], "With --describe: only partitions with less in-sync replicas than needed."),
-    Option(REPORTS[3], "With --describe: only partitions with just as many as needed."),
+    Option(REPORTS[2], "With --describe: only partitions below min.insync.replicas."),
+    Option(REPORTS[3], "With --describe: only partitions at min.insync.replicas."),
     Option(
         "partition-size-limit-per-response",
-        "With --describe: how many partitions one response may bring.",
+        "With --describe: the maximum number of partitions in one response.",
         "partitions",
     ),
 )
@@ -88,7 +88,7 @@ _ALLOWED: Final = {
     "replication-factor": {"create"},
     "replica-assignment": {"create", "alter"},
     "topics-with-overrides": {"describe"},
-    **{each: {"describe"} for each in REPORTS},
+    **{report: {"describe"} for report in REPORTS},
     "if-exists": {"alter", "delete", "describe"},
     "if-not-exists": {"create"},
     "exclude-internal": {"list", "describe"},
@@ -119,7 +119,7 @@ def work(options: Options) -> int:
 
 def check(options: Options) -> str:
     """Refuse combinations that make no sense; returns the one action."""
-    actions = [each for each in ACTIONS if options.has(each)]
+    actions = [action for action in ACTIONS if options.has(action)]
     if len(actions) != 1:
         raise UsageError(
             "Command must include exactly one action: --list, --describe, --create, --alter or"
@@ -138,7 +138,7 @@ def check(options: Options) -> str:
             raise UsageError(f'Option "[{name}]" can\'t be used with option "[{action}]"')
     if action == "create":
         options.refuse("replica-assignment", ["partitions", "replication-factor"])
-    reports = [each for each in (*REPORTS, "topics-with-overrides") if options.has(each)]
+    reports = [report for report in (*REPORTS, "topics-with-overrides") if options.has(report)]
     if len(reports) > 1:
         raise UsageError(f'Option "[{reports[0]}]" can\'t be used with option "[{reports[1]}]"')
     return action
@@ -183,9 +183,9 @@ def describe(admin: Admin, options: Options) -> None:
         names = matching(admin, options)
         require_some(names, options)
     limit = options.integer("partition-size-limit-per-response")
-    shown = Shown(
+    shown = ReportFilter(
         overrides_only=options.has("topics-with-overrides"),
-        report=next((each for each in REPORTS if options.has(each)), None),
+        report=next((report for report in REPORTS if options.has(report)), None),
     )
     print_topics(admin, names, shown, limit)
 
@@ -238,13 +238,13 @@ _DO: Final = {
 
 
 def matching(admin: Admin, options: Options) -> list[str]:
-    """All topics whose whole name the pattern matches; a comma is an `or`, as in Kafka."""
+    """All topics whose full name matches the pattern; a comma means `or`, as in Kafka."""
     names = admin.topics.names(internal=not options.has("exclude-internal"))
     pattern = options.value("topic")
     if pattern is None:
         return names
     match = topic_pattern(pattern)
-    return [each for each in names if match.fullmatch(each)]
+    return [name for name in names if match.fullmatch(name)]
 
 
 def topic_pattern(text: str) -> re.Pattern[str]:
@@ -261,10 +261,10 @@ def require_some(names: Iterable[str], options: Options) -> None:
 
 
 def parse_configs(words: Iterable[str]) -> dict[str, str]:
-    """`name=value` each; what they may be is the broker's to say."""
+    """`name=value` pairs; the broker validates them."""
     configs = {}
-    for each in words:
-        name, equals, value = each.partition("=")
+    for word in words:
+        name, equals, value = word.partition("=")
         if not equals:
             raise ToolError(
                 "requirement failed: Invalid topic config: all configs to be added must be in"
@@ -279,11 +279,11 @@ def parse_assignment(text: str | None) -> list[list[int]]:
     if text is None:
         return []
     try:
-        assignment = [[int(each) for each in part.split(":")] for part in text.split(",")]
+        assignment = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
     except ValueError:
         raise ToolError(f"Invalid replica assignment: {text}") from None
     for brokers in assignment:
-        twice = {each for each in brokers if brokers.count(each) > 1}
+        twice = {broker for broker in brokers if brokers.count(broker) > 1}
         if twice:
             shown = ",".join(map(str, sorted(twice)))
             raise ToolError(f"Partition replica lists may not contain duplicate entries: {shown}")

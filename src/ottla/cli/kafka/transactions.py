@@ -1,4 +1,4 @@
-"""kafka-transactions: look at transactions, and end those that hang (KIP-664)."""
+"""kafka-transactions: describes transactions, and aborts those that hang (KIP-664)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla.cli.kafka.exceptions import message_of
 from ottla.cli.kafka.get_offsets import partitions_of
-from ottla.cli.kafka.subcommands import Command, Flag, run_command
+from ottla.cli.kafka.subcommands import Flag, Subcommand, run_command
 from ottla.cli.kafka.tool import ToolError
 from ottla.client.admin import Admin
 from ottla.client.record import TopicPartition
@@ -61,25 +61,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(NAME, DESCRIPTION, COMMANDS, arguments)
 
 
-def list_transactions(admin: Admin, given: Namespace) -> None:
-    longer_than_ms = -1 if given.duration_filter is None else given.duration_filter
+def list_transactions(admin: Admin, args: Namespace) -> None:
+    longer_than_ms = -1 if args.duration_filter is None else args.duration_filter
     try:
         found = admin.transactions.list(
-            longer_than_ms=longer_than_ms, pattern=given.transactional_id_pattern
+            longer_than_ms=longer_than_ms, pattern=args.transactional_id_pattern
         )
     except KafkaError as error:
         raise failed("Failed to list transactions", error) from None
     print_columns(
         LIST_COLUMNS,
         [
-            [each.transactional_id, str(each.coordinator), str(each.producer_id), each.state]
-            for each in found
+            [
+                listing.transactional_id,
+                str(listing.coordinator),
+                str(listing.producer_id),
+                listing.state,
+            ]
+            for listing in found
         ],
     )
 
 
-def describe(admin: Admin, given: Namespace) -> None:
-    name = given.transactional_id
+def describe(admin: Admin, args: Namespace) -> None:
+    name = args.transactional_id
     title = f"Failed to describe transaction state of transactional-id `{name}`"
     try:
         found = admin.transactions.describe(name)[name]
@@ -106,52 +111,52 @@ def describe(admin: Admin, given: Namespace) -> None:
                 str(found.timeout_ms),
                 NONE if start is None else str(start),
                 NONE if start is None else str(_now_ms() - start),
-                ",".join(str(each) for each in sorted(found.partitions)),
+                ",".join(str(partition) for partition in sorted(found.partitions)),
             ]
         ],
     )
 
 
-def describe_producers(admin: Admin, given: Namespace) -> None:
-    partition = TopicPartition(given.topic, given.partition)
-    where = "leader" if given.broker_id is None else f"broker {given.broker_id}"
+def describe_producers(admin: Admin, args: Namespace) -> None:
+    partition = TopicPartition(args.topic, args.partition)
+    where = "leader" if args.broker_id is None else f"broker {args.broker_id}"
     found = _producers(
         admin,
         partition,
-        given.broker_id,
+        args.broker_id,
         f"Failed to describe producers for partition {partition} on {where}",
     )
     print_columns(
         PRODUCER_COLUMNS,
         [
             [
-                str(each.producer_id),
-                str(each.producer_epoch),
-                str(each.coordinator_epoch),
-                str(each.last_sequence),
-                str(each.last_timestamp_ms),
-                NONE if each.start_offset is None else str(each.start_offset),
+                str(producer.producer_id),
+                str(producer.producer_epoch),
+                str(producer.coordinator_epoch),
+                str(producer.last_sequence),
+                str(producer.last_timestamp_ms),
+                NONE if producer.start_offset is None else str(producer.start_offset),
             ]
-            for each in found
+            for producer in found
         ],
     )
 
 
-def abort(admin: Admin, given: Namespace) -> None:
-    partition = TopicPartition(given.topic, given.partition)
-    if given.start_offset is None and given.producer_id is None:
+def abort(admin: Admin, args: Namespace) -> None:
+    partition = TopicPartition(args.topic, args.partition)
+    if args.start_offset is None and args.producer_id is None:
         raise ToolError(
             "The transaction to abort must be identified either with --start-offset (for brokers on"
             " 3.0 or above) or with --producer-id, --producer-epoch, and --coordinator-epoch (for"
             " older brokers)"
         )
-    if given.start_offset is None:
+    if args.start_offset is None:
         for name in ("producer-epoch", "coordinator-epoch"):
-            if getattr(given, name.replace("-", "_")) is None:
+            if getattr(args, name.replace("-", "_")) is None:
                 raise ToolError(f"Missing required argument --{name}")
-        who = (given.producer_id, given.producer_epoch, given.coordinator_epoch)
+        who = (args.producer_id, args.producer_epoch, args.coordinator_epoch)
     else:
-        who = _open_at(admin, partition, given.start_offset)
+        who = _open_at(admin, partition, args.start_offset)
     try:
         admin.transactions.abort(
             partition, producer_id=who[0], producer_epoch=who[1], coordinator_epoch=who[2]
@@ -170,23 +175,23 @@ def _refused(spec: str, error: KafkaError) -> KafkaError:
     return KafkaError(error.code, f"WriteTxnMarkers request with {spec} failed {reason}")
 
 
-def find_hanging(admin: Admin, given: Namespace) -> None:
-    if given.topic is None and given.broker_id is None:
+def find_hanging(admin: Admin, args: Namespace) -> None:
+    if args.topic is None and args.broker_id is None:
         raise ToolError(
             "The `find-hanging` command requires either --topic or --broker-id to limit the scope"
             " of the search"
         )
-    if given.partition is not None and given.topic is None:
+    if args.partition is not None and args.topic is None:
         raise ToolError("The --partition argument requires --topic to be provided")
-    minutes = 15 if given.max_transaction_timeout is None else given.max_transaction_timeout
+    minutes = 15 if args.max_transaction_timeout is None else args.max_transaction_timeout
     now_ms = _now_ms()
     found = admin.transactions.hanging(
-        _searched(admin, given),
-        broker_id=given.broker_id,
+        _searched(admin, args),
+        broker_id=args.broker_id,
         older_than_ms=minutes * MINUTE_MS,
         now_ms=now_ms,
     )
-    print_columns(HANGING_COLUMNS, [hanging_row(each, now_ms) for each in found])
+    print_columns(HANGING_COLUMNS, [hanging_row(transaction, now_ms) for transaction in found])
 
 
 def hanging_row(found: HangingTransaction, now_ms: int) -> list[str]:
@@ -203,8 +208,8 @@ def hanging_row(found: HangingTransaction, now_ms: int) -> list[str]:
     ]
 
 
-def terminate(admin: Admin, given: Namespace) -> None:
-    name = given.transactionalId
+def terminate(admin: Admin, args: Namespace) -> None:
+    name = args.transactionalId
     try:
         admin.transactions.terminate(name)
     except KafkaError as error:
@@ -212,7 +217,7 @@ def terminate(admin: Admin, given: Namespace) -> None:
 
 
 def print_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Padded to the widest, and each with a tab behind it."""
+    """Columns padded to the widest value, each followed by a tab."""
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     for row in (names, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -224,12 +229,12 @@ def failed(title: str, error: KafkaError) -> ToolError:
 
 
 def _open_at(admin: Admin, partition: TopicPartition, offset: int) -> tuple[int, int, int]:
-    """Who has a transaction open since this offset: producer, its epoch, the coordinator's."""
+    """The producer of the transaction that is open since this offset, and the epochs."""
     title = f"Failed to validate producer state for partition {partition}"
-    for each in _producers(admin, partition, None, title):
-        if each.start_offset == offset:
-            # A producer whose first transaction this is has met no coordinator yet.
-            return each.producer_id, each.producer_epoch, max(0, each.coordinator_epoch)
+    for producer in _producers(admin, partition, None, title):
+        if producer.start_offset == offset:
+            # A producer in its first transaction has had no marker from a coordinator yet.
+            return producer.producer_id, producer.producer_epoch, max(0, producer.coordinator_epoch)
     raise ToolError(
         f"Could not find any open transactions starting at offset {offset} on partition {partition}"
     )
@@ -247,23 +252,23 @@ def _producers(
     return found
 
 
-def _searched(admin: Admin, given: Namespace) -> list[TopicPartition]:
+def _searched(admin: Admin, args: Namespace) -> list[TopicPartition]:
     """The partitions of --topic, --partition and --broker-id."""
-    if given.topic is not None and given.partition is not None:
-        return [TopicPartition(given.topic, given.partition)]
-    names = [given.topic] if given.topic is not None else admin.topics.names()
-    if given.broker_id is None:
+    if args.topic is not None and args.partition is not None:
+        return [TopicPartition(args.topic, args.partition)]
+    names = [args.topic] if args.topic is not None else admin.topics.names()
+    if args.broker_id is None:
         partitions = partitions_of(admin, names)
         if not partitions:
             error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             raise failed(f"Failed to describe {len(names)} topics", error)
         return partitions
     return [
-        TopicPartition(topic.name, each.partition)
+        TopicPartition(topic.name, partition.partition)
         for topic in admin.topics.describe(*names).values()
         if isinstance(topic, TopicDescription)
-        for each in topic.partitions
-        if given.broker_id in each.replicas
+        for partition in topic.partitions
+        if args.broker_id in partition.replicas
     ]
 
 
@@ -275,7 +280,7 @@ _TOPIC: Final = Flag("topic", "topic name", required=True)
 _PARTITION: Final = Flag("partition", "partition number", "Integer", required=True)
 
 COMMANDS: Final = (
-    Command(
+    Subcommand(
         "list",
         "list transactions",
         (
@@ -284,19 +289,19 @@ COMMANDS: Final = (
         ),
         list_transactions,
     ),
-    Command(
+    Subcommand(
         "describe",
         "describe the state of a transactional id",
         (Flag("transactional-id", "transactional id", required=True),),
         describe,
     ),
-    Command(
+    Subcommand(
         "describe-producers",
         "describe the producers of a partition",
         (Flag("broker-id", "ask this broker, not the leader", "Integer"), _TOPIC, _PARTITION),
         describe_producers,
     ),
-    Command(
+    Subcommand(
         "abort",
         "abort a hanging transaction",
         (
@@ -309,18 +314,18 @@ COMMANDS: Final = (
         ),
         abort,
     ),
-    Command(
+    Subcommand(
         "find-hanging",
         "find hanging transactions",
         (
             Flag("broker-id", "the broker to search", "Integer"),
-            Flag("max-transaction-timeout", "in minutes (15 if nothing is said)", "Integer"),
+            Flag("max-transaction-timeout", "in minutes (default: 15)", "Integer"),
             Flag("topic", "the topic to search; --partition needs it"),
             Flag("partition", "partition number", "Integer"),
         ),
         find_hanging,
     ),
-    Command(
+    Subcommand(
         "forceTerminateTransaction",
         "abort the transaction of a transactional id, and fence its producer",
         (Flag("transactionalId", "transactional id", required=True),),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.cli.kafka.config_entities import Entity
+from ottla.cli.kafka.config_entities import ConfigEntity
 from ottla.cli.kafka.tool import ToolError
 from ottla.client.admin import Admin
 from ottla.client.quotas import ANY
@@ -32,19 +32,19 @@ _TITLES: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(\d+),)?password=(.*)")
 
 
-def is_quota(chosen: list[Entity]) -> bool:
-    return all(each.type in _KINDS for each in chosen)
+def is_quota(chosen: list[ConfigEntity]) -> bool:
+    return all(entity.type in _KINDS for entity in chosen)
 
 
-def describe_quotas(admin: Admin, chosen: list[Entity]) -> None:
+def describe_quotas(admin: Admin, chosen: list[ConfigEntity]) -> None:
     entity: dict[str, object] = {
-        _KINDS[each.type]: None if each.default else ANY if each.name is None else each.name
-        for each in chosen
+        _KINDS[entity.type]: None if entity.default else ANY if entity.name is None else entity.name
+        for entity in chosen
     }
     for quota in admin.quotas.describe(entity):
         named = ", ".join(
             f"the default {_TITLES[kind]}" if name is None else f"{_TITLES[kind]} '{name}'"
-            for kind, name in sorted(quota.entity.items(), key=lambda each: each[0] != "user")
+            for kind, name in sorted(quota.entity.items(), key=lambda part: part[0] != "user")
         )
         values = ", ".join(
             f"{key}={format_value(value)}" for key, value in sorted(quota.values.items())
@@ -52,30 +52,34 @@ def describe_quotas(admin: Admin, chosen: list[Entity]) -> None:
         print(f"Quota configs for {named} are {values}")
 
 
-def describe_users(admin: Admin, chosen: list[Entity]) -> None:
-    """SCRAM credentials belong to users alone, and to no default."""
+def describe_users(admin: Admin, chosen: list[ConfigEntity]) -> None:
+    """Only users have SCRAM credentials, and defaults have none."""
     if len(chosen) != 1 or chosen[0].type != "users" or chosen[0].default:
         return
     names = [chosen[0].name] if chosen[0].name is not None else []
     try:
         credentials = admin.users.describe(*names)
     except KafkaError as error:
-        if error.code is ErrorCode.UNSUPPORTED_VERSION:  # a broker without SCRAM, such as ours
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:  # a broker without SCRAM users
             return
         raise
     for name, mechanisms in credentials.items():
         if mechanisms:
-            shown = ", ".join(f"{each}=iterations={mechanisms[each]}" for each in mechanisms)
+            shown = ", ".join(
+                f"{mechanism}=iterations={mechanisms[mechanism]}" for mechanism in mechanisms
+            )
             print(f"SCRAM credential configs for user-principal '{name}' are {shown}")
 
 
 def alter_quotas_and_users(
-    admin: Admin, chosen: list[Entity], added: Mapping[str, str], deleted: list[str]
+    admin: Admin, chosen: list[ConfigEntity], added: Mapping[str, str], deleted: list[str]
 ) -> None:
     first = chosen[0]
     known = QUOTAS.get(first.type, QUOTAS["users"])
-    scram = SCRAM if [each.type for each in chosen] == ["users"] else ()
-    strange = [each for each in (*added, *deleted) if each not in known and each not in scram]
+    scram = SCRAM if [entity.type for entity in chosen] == ["users"] else ()
+    strange = [
+        config for config in (*added, *deleted) if config not in known and config not in scram
+    ]
     if strange:
         what = "connection quota" if first.type == "ips" else "quota"
         what += " and SCRAM credential" if scram else ""
@@ -86,7 +90,9 @@ def alter_quotas_and_users(
     quotas = {name: _number(name, text) for name, text in added.items() if name in known}
     removed = [name for name in deleted if name in known]
     if quotas or removed:
-        entity = {_KINDS[each.type]: None if each.default else each.name for each in chosen}
+        entity = {
+            _KINDS[entity_.type]: None if entity_.default else entity_.name for entity_ in chosen
+        }
         _check_set(admin, entity, removed)
         admin.quotas.alter(entity, set=quotas, delete=removed)
     if first.name is None:
@@ -99,7 +105,7 @@ def alter_quotas_and_users(
 
 
 def _check_set(admin: Admin, entity: Mapping[str, str | None], removed: list[str]) -> None:
-    """What is to be removed must be there, as Kafka's tool demands for quotas and nothing else."""
+    """As in Kafka's tool, quotas that are deleted must exist."""
     found = admin.quotas.describe(entity) if removed else []
     present = found[0].values if found else {}
     missing = [name for name in removed if name not in present]

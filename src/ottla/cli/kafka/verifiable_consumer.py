@@ -1,20 +1,25 @@
-"""kafka-verifiable-consumer: what a consumer sees and commits, as lines of JSON."""
+"""kafka-verifiable-consumer: prints what a consumer receives and commits, as lines of JSON."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from ottla.cli.kafka.subcommands import Parser, run_parsed
+from ottla.cli.kafka.subcommands import SubcommandParser, run_parsed, tool_parser
 from ottla.cli.kafka.tool import read_properties
-from ottla.cli.kafka.verifiable_events import print_event
+from ottla.cli.kafka.verifiable_events import (
+    StringRecord,
+    by_partition,
+    print_event,
+    print_record,
+)
 from ottla.cli.local.stop_signals import StopSignals
 from ottla.client.consumer import Consumer
 from ottla.client.delivery import Setting
 from ottla.client.protocol.probe import probe
-from ottla.client.record import Record, TopicPartition
+from ottla.client.record import TopicPartition
 from ottla.errors import KafkaError
 
 NAME: Final = "kafka-verifiable-consumer"
@@ -34,56 +39,52 @@ RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    if not words:
-        _parser().print_help()
-        return 0
-    return run_parsed(_parser, work, words)
+    return run_parsed(_parser, work, arguments, help_without_arguments=True)
 
 
-def work(given: argparse.Namespace) -> None:
-    settings = consumer_settings(given)
-    probe(given.bootstrap_server, settings)
+def work(args: argparse.Namespace) -> None:
+    settings = consumer_settings(args)
+    probe(args.bootstrap_server, settings)
     with StopSignals() as signals:
         print_event("startup_complete")
         consumer = Consumer(
-            given.bootstrap_server,
-            group=given.group_id,
+            args.bootstrap_server,
+            group=args.group_id,
             key=str,
             value=str,
-            auto_offset_reset=given.reset_policy.replace("none", "error"),
+            auto_offset_reset=args.reset_policy.replace("none", "error"),
             settings=settings,
         )
         try:
-            consumer.subscribe(given.topic, listener=_Rebalances())
-            _consume(consumer, given, signals)
+            consumer.subscribe(args.topic, listener=_Rebalances())
+            _consume(consumer, args, signals)
         finally:
-            if signals.asked:
+            if signals.stopping:
                 print_event("shutdown_requested")
             consumer.close()
             print_event("shutdown_complete")
-            if not signals.asked:  # Java's runtime asks for it when all is done
+            if not signals.stopping:  # Java prints this from a shutdown hook, at the very end
                 print_event("shutdown_requested")
 
 
-def _consume(consumer: Consumer[str, str], given: argparse.Namespace, signals: StopSignals) -> None:
-    left = given.max_messages if given.max_messages >= 0 else sys.maxsize
-    while left > 0 and not signals.asked:
+def _consume(consumer: Consumer[str, str], args: argparse.Namespace, signals: StopSignals) -> None:
+    left = args.max_messages if args.max_messages >= 0 else sys.maxsize
+    while left > 0 and not signals.stopping:
         batch = _poll(consumer, min(left, POLL_RECORDS_MAX))
         if not batch:
             continue
         left -= len(batch)
-        partitions = _by_partition(batch)
-        if given.verbose:
+        partitions = by_partition(batch)
+        if args.verbose:
             for record in batch:
-                _print_record(record)
+                print_record(record)
         print_event("records_consumed", count=len(batch), partitions=_summaries(partitions))
-        if not given.enable_autocommit:
+        if not args.enable_autocommit:
             _commit(consumer, partitions)
 
 
-def _poll(consumer: Consumer[str, str], limit: int) -> list[Record[str, str]]:
-    """What is here already, once one record is."""
+def _poll(consumer: Consumer[str, str], limit: int) -> list[StringRecord]:
+    """Wait for one record, then take all that have arrived."""
     batch = []
     record = consumer.poll(POLL_S)
     while record is not None:
@@ -95,11 +96,15 @@ def _poll(consumer: Consumer[str, str], limit: int) -> list[Record[str, str]]:
 
 
 def _commit(
-    consumer: Consumer[str, str], partitions: dict[TopicPartition, list[Record[str, str]]]
+    consumer: Consumer[str, str], partitions: dict[TopicPartition, list[StringRecord]]
 ) -> None:
     offsets = [
-        {"topic": place.topic, "partition": place.partition, "offset": records[-1].offset + 1}
-        for place, records in partitions.items()
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": records[-1].offset + 1,
+        }
+        for partition, records in partitions.items()
     ]
     try:
         consumer.commit()
@@ -109,38 +114,18 @@ def _commit(
         print_event("offsets_committed", offsets=offsets, success=True)
 
 
-def _print_record(record: Record[str, str]) -> None:
-    print_event(
-        "record_data",
-        key=record.key,
-        value=record.value,
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-    )
-
-
-def _by_partition(
-    batch: Iterable[Record[str, str]],
-) -> dict[TopicPartition, list[Record[str, str]]]:
-    found: dict[TopicPartition, list[Record[str, str]]] = {}
-    for record in batch:
-        found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
-    return found
-
-
 def _summaries(
-    partitions: dict[TopicPartition, list[Record[str, str]]],
+    partitions: dict[TopicPartition, list[StringRecord]],
 ) -> list[dict[str, Any]]:
     return [
         {
-            "topic": place.topic,
-            "partition": place.partition,
+            "topic": partition.topic,
+            "partition": partition.partition,
             "count": len(records),
             "minOffset": records[0].offset,
             "maxOffset": records[-1].offset,
         }
-        for place, records in partitions.items()
+        for partition, records in partitions.items()
     ]
 
 
@@ -152,47 +137,39 @@ class _Rebalances:
         self._print("partitions_revoked", partitions)
 
     def on_lost(self, partitions: list[TopicPartition]) -> None:
-        """Kafka's listener calls these revoked, too."""
+        """Kafka's listener reports lost partitions as revoked."""
         self._print("partitions_revoked", partitions)
 
     def _print(self, name: str, partitions: list[TopicPartition]) -> None:
-        places = [{"topic": each.topic, "partition": each.partition} for each in partitions]
-        print_event(name, partitions=places)
+        shown = [{"topic": topic, "partition": number} for topic, number in partitions]
+        print_event(name, partitions=shown)
 
 
-def consumer_settings(given: argparse.Namespace) -> dict[str, Setting]:
-    """The options win over the file."""
-    settings: dict[str, Setting] = {
-        **read_properties(given.command_config or given.consumer_config)
-    }
-    if given.group_protocol.lower() == "consumer":
+def consumer_settings(args: argparse.Namespace) -> dict[str, Setting]:
+    """Options win over the file."""
+    settings: dict[str, Setting] = {**read_properties(args.command_config or args.consumer_config)}
+    if args.group_protocol.lower() == "consumer":
         settings["group.protocol"] = "consumer"
-        if given.group_remote_assignor is not None:
-            settings["group.remote.assignor"] = given.group_remote_assignor
+        if args.group_remote_assignor is not None:
+            settings["group.remote.assignor"] = args.group_remote_assignor
     else:
-        settings["partition.assignment.strategy"] = given.assignment_strategy
-        settings["session.timeout.ms"] = given.session_timeout
-    if given.group_instance_id is not None:
-        settings["group.instance.id"] = given.group_instance_id
-    return {**settings, "enable.auto.commit": given.enable_autocommit}
+        settings["partition.assignment.strategy"] = args.assignment_strategy
+        settings["session.timeout.ms"] = args.session_timeout
+    if args.group_instance_id is not None:
+        settings["group.instance.id"] = args.group_instance_id
+    return {**settings, "enable.auto.commit": args.enable_autocommit}
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog="verifiable-consumer",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser() -> SubcommandParser:
+    parser = tool_parser("verifiable-consumer", DESCRIPTION, EXAMPLES)
     add = parser.add_argument
-    add("--bootstrap-server", required=True, metavar="HOST1:PORT1[,...]", help="The broker(s).")
+    add("--bootstrap-server", required=True, metavar="HOST1:PORT1[,...]", help="The brokers.")
     add("--topic", required=True, metavar="TOPIC", help="Consumes messages from this topic.")
     add("--group-protocol", default="classic", metavar="NAME", help="classic or consumer.")
     add("--group-remote-assignor", metavar="NAME", help="With --group-protocol consumer.")
     add("--group-id", required=True, metavar="GROUP_ID", help="The group.")
-    add("--group-instance-id", metavar="ID", help="Of a static member.")
-    add("--max-messages", type=int, default=-1, metavar="N", help="-1: until it is ended.")
+    add("--group-instance-id", metavar="ID", help="The id of a static member.")
+    add("--max-messages", type=int, default=-1, metavar="N", help="-1: no limit.")
     add("--session-timeout", type=int, default=30000, metavar="MS", help="Classic groups only.")
     add("--verbose", action="store_true", help="A line for each record.")
     add("--enable-autocommit", action="store_true", help="Commit in the background, silently.")

@@ -1,7 +1,7 @@
 """zookeeper-server-start: [-daemon] zookeeper.properties
 
-ZooKeeper is a program of its own (Java; Debian's package, or ZOOKEEPER_HOME): this finds it and
-starts it in the foreground with the file that is given, as the script that Kafka used to have.
+Finds a ZooKeeper (Java; Debian's package, or ZOOKEEPER_HOME) and runs it in the foreground with the
+given file, like the script that Kafka used to have.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOGGING: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from ottla.testing.zookeeper import ZooKeeperMissing, java_command
+    from ottla.testing.zookeeper import ZooKeeperNotFound, java_command
 
     words = sys.argv[1:] if arguments is None else list(arguments)
     daemon = words[:1] == ["-daemon"]
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = [*shlex.split(os.environ.get("KAFKA_HEAP_OPTS", HEAP)), LOGGING]
     try:
         command = [*java_command(options), files[0]]
-    except ZooKeeperMissing as error:
+    except ZooKeeperNotFound as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
     if daemon:

@@ -1,4 +1,4 @@
-"""zookeeper-server-stop: end the ZooKeeper servers that zookeeper-server-start has started."""
+"""zookeeper-server-stop: stops the ZooKeeper servers that zookeeper-server-start has started."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import ottla
-from ottla.cli.kafka.started_server import stop_servers
+from ottla.cli.kafka.started_server import stop_main
 
 NAME: Final = "zookeeper-server-stop"
 START: Final = "zookeeper-server-start"
@@ -32,15 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = words[0] in ("-h", "--help")
         print(USAGE, file=sys.stdout if known else sys.stderr)
         return 0 if known else 1
-    try:
-        stopped = stop_servers(START, {})
-    except ValueError as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
-        return 1
-    if not stopped:
-        print("No zookeeper server to stop")
-        return 1
-    return 0
+    return stop_main(NAME, START, {}, kind="zookeeper")
 
 
 if __name__ == "__main__":

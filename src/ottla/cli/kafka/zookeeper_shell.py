@@ -1,7 +1,7 @@
-"""zookeeper-shell: ZooKeeper's own shell, at an address.
+"""zookeeper-shell: runs ZooKeeper's own shell against an address.
 
 The shell is a Java program that comes with ZooKeeper: this finds it as zookeeper-server-start finds
-the server, and starts it with the words that it is given.
+the server, and passes the arguments on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHELL_CLASS: Final = "org.apache.zookeeper.ZooKeeperMain"
 LOGGING: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 
-# Kafka's names in the file, and those that ZooKeeper's client looks for.
+# Kafka's names in the file, and the names for ZooKeeper's client.
 TLS_NAMES: Final[Mapping[str, str]] = {
     "zookeeper.ssl.client.enable": "zookeeper.client.secure",
     "zookeeper.clientCnxnSocket": "zookeeper.clientCnxnSocket",
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """Java's system properties for a file of Kafka's."""
+    """The Java system properties for Kafka's TLS file."""
     unknown = [name for name in properties if name not in TLS_NAMES and name != HOSTNAMES]
     if unknown:
         raise ToolError(f"{TLS_FILE} knows no {', '.join(unknown)}")
@@ -84,8 +84,8 @@ def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_shell(words: Sequence[str], settings: Mapping[str, str]) -> int:
-    """Passwords go through a file that only we can read: a command line is seen by everybody."""
-    from ottla.testing.zookeeper import ZooKeeperMissing, java_command
+    """Passes passwords in a private file, because everybody can see a command line."""
+    from ottla.testing.zookeeper import ZooKeeperNotFound, java_command
 
     with tempfile.NamedTemporaryFile("w", prefix="zookeeper-shell-") as options:
         for name, value in settings.items():
@@ -94,7 +94,7 @@ def run_shell(words: Sequence[str], settings: Mapping[str, str]) -> int:
         options.flush()
         try:
             *java, _ = java_command([LOGGING, f"@{options.name}"])
-        except ZooKeeperMissing as error:
+        except ZooKeeperNotFound as error:
             raise ToolError(str(error)) from None
         sys.stdout.flush()
         command = [*java, SHELL_CLASS, *words]

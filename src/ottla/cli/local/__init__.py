@@ -1,1 +1,1 @@
-"""Services on this machine: what `ottla up` and `ottla cluster` start, watch and end."""
+"""Local services: what `ottla up` and `ottla cluster` start, watch and stop."""

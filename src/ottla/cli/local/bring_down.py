@@ -1,4 +1,4 @@
-"""The end of a stack, from another terminal than its own."""
+"""Stops a stack from another terminal."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from ottla.cli.console import console
 from ottla.cli.local.run_records import RunRecord
 from ottla.cli.local.stack import STOP_S_MAX, WATCH_EVERY_S, Stack
-from ottla.cli.output import console
 
 ENDS_S_MAX: Final = 2 * STOP_S_MAX
 
 
 def bring_down(stack: Stack) -> None:
-    """The process that shows the stack ends it, if there is one; we end what is left."""
+    """The stack's supervisor stops it, if it runs; this stops what is left."""
     out = console()
     began = time.monotonic()
 
@@ -24,7 +24,7 @@ def bring_down(stack: Stack) -> None:
 
     supervisor = stack.supervisor
     if supervisor is not None:
-        running = [each for each in stack.services if each.is_alive]
+        running = [service for service in stack.services if service.is_alive]
         supervisor.process.send(signal.SIGTERM)
         _wait(supervisor, running, show)
     stack.end(show)
@@ -34,7 +34,7 @@ def bring_down(stack: Stack) -> None:
 def _wait(
     supervisor: RunRecord, running: list[RunRecord], show: Callable[[RunRecord], None]
 ) -> None:
-    """Until the process that shows the stack has ended it, and itself."""
+    """Wait until the supervisor has stopped the stack and has ended."""
     deadline = time.monotonic() + ENDS_S_MAX
     while time.monotonic() < deadline:
         over = not supervisor.is_alive

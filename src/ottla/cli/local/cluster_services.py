@@ -1,4 +1,4 @@
-"""What `ottla cluster up` starts: ZooKeeper, unless one runs already, and brokers around it."""
+"""The services of `ottla cluster up`: brokers, and a ZooKeeper unless one is given."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ZOOKEEPER = "zookeeper"
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterWish:
-    """`zookeeper` is an ensemble that runs already."""
+class ClusterSpec:
+    """`zookeeper` is the address of a running ensemble."""
 
     brokers: int
     port: int
@@ -32,40 +32,40 @@ class ClusterWish:
         return ",".join(f"{HOST}:{self.port + number}" for number in range(self.brokers))
 
 
-def cluster_services(wish: ClusterWish) -> list[LocalService]:
-    """ZooKeeperMissing if it is to be started, and is not there."""
-    brokers = [_broker(wish, number) for number in range(wish.brokers)]
-    return brokers if wish.zookeeper else [_zookeeper(wish), *brokers]
+def cluster_services(spec: ClusterSpec) -> list[LocalService]:
+    """ZooKeeperNotFound if a ZooKeeper is needed and not installed."""
+    brokers = [_broker(spec, number) for number in range(spec.brokers)]
+    return brokers if spec.zookeeper else [_zookeeper(spec), *brokers]
 
 
 def broker_name(number: int) -> str:
     return f"broker-{number}"
 
 
-def _zookeeper(wish: ClusterWish) -> LocalService:
-    folder = wish.data / ZOOKEEPER
-    server = ZooKeeperServer(directory=folder, port=wish.zookeeper_port)
+def _zookeeper(spec: ClusterSpec) -> LocalService:
+    folder = spec.data / ZOOKEEPER
+    server = ZooKeeperServer(directory=folder, port=spec.zookeeper_port)
     return LocalService(
         name=ZOOKEEPER,
         command=tuple(server.command()),
-        port=wish.zookeeper_port,
+        port=spec.zookeeper_port,
         probe=ZOOKEEPER,
-        log=wish.data / f"{ZOOKEEPER}.log",
+        log=spec.data / f"{ZOOKEEPER}.log",
         wave=0,
     )
 
 
-def _broker(wish: ClusterWish, number: int) -> LocalService:
-    name, port = broker_name(number), wish.port + number
-    replicas = min(3, wish.brokers)
+def _broker(spec: ClusterSpec, number: int) -> LocalService:
+    name, port = broker_name(number), spec.port + number
+    replicas = min(3, spec.brokers)
     properties = {
         "default.replication.factor": str(replicas),
         "min.insync.replicas": str(max(1, replicas - 1)),
-        **wish.properties,
+        **spec.properties,
         "node.id": str(number),
         "listeners": f"PLAINTEXT://{HOST}:{port}",
-        "log.dirs": str(wish.data / name),
-        "zookeeper.connect": wish.connect,
+        "log.dirs": str(spec.data / name),
+        "zookeeper.connect": spec.connect,
     }
     words = [word for pair in properties.items() for word in ("--override", "=".join(pair))]
     return LocalService(
@@ -73,6 +73,6 @@ def _broker(wish: ClusterWish, number: int) -> LocalService:
         command=(*OTTLA, "serve", *words),
         port=port,
         probe="broker",
-        log=wish.data / f"{name}.log",
+        log=spec.data / f"{name}.log",
         wave=1,
     )

@@ -1,4 +1,4 @@
-"""Does a service answer, and is it ready? One question for each kind, by its address.
+"""Health checks: does a service answer, and is it ready? One probe for each kind of service.
 
 python -m ottla.cli.local.health broker 127.0.0.1:9092      exit code 0 if it is ready
 """
@@ -21,12 +21,12 @@ from ottla.errors import KafkaError
 ASK_S_MAX: Final = 2.0
 ANSWER_BYTES_MAX: Final = 1 << 20
 LOGIN: Final = (401, 403)
-_DIRECTLY: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # past any proxy
+_DIRECTLY: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`words` say what it is, or why it is not ready."""
+    """`words` describe the service, or say why it is not ready."""
 
     ready: bool
     words: str = ""
@@ -43,7 +43,7 @@ def broker_health(address: str) -> Health:
 
 
 def zookeeper_health(address: str) -> Health:
-    """It answers, and belongs to a majority."""
+    """Ready if it answers and belongs to a majority."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=ASK_S_MAX) as line:
@@ -60,7 +60,7 @@ def registry_health(url: str) -> Health:
 
 def connect_health(url: str) -> Health:
     def read(status: int, body: Any) -> Health:
-        if status == 404:  # a Kafka Connect before 3.9 has no /health
+        if status == 404:  # Kafka Connect before 3.9 has no /health
             return Health(True)
         return Health(status == 200, "" if status == 200 else "joins its group")
 
@@ -68,12 +68,12 @@ def connect_health(url: str) -> Health:
 
 
 def sql_health(url: str) -> Health:
-    """Ready when Spark is: queries run from then on. ksqlDB itself says less."""
+    """Ready once Spark is, because queries run from then on. ksqlDB itself reports less."""
 
     def read(status: int, body: Any) -> Health:
         details = body.get("details", {}) if isinstance(body, dict) else {}
         spark = details.get("spark", {}).get("state", "ready")
-        broken = [name for name, each in details.items() if not each.get("isHealthy", True)]
+        broken = [name for name, detail in details.items() if not detail.get("isHealthy", True)]
         if status == 200 and spark == "ready":
             return Health(True)
         if status == 200 and spark == "starting":
@@ -114,7 +114,7 @@ def _json(body: bytes) -> Any:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """For containers and scripts, which ask often: it imports little."""
+    """For containers and scripts, which call it often: it imports little."""
     if len(arguments) != 2 or arguments[0] not in PROBES:
         print(f"USAGE: python -m {__spec__.name} {{{'|'.join(PROBES)}}} ADDRESS", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""A service on this machine: what runs it, where it listens, how it is known to be ready."""
+"""A local service: its command, its address, its readiness probe."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ottla.cli.kafka.tool import ToolError
 
-# -P: the folder that somebody stands in must not lend its modules to a service.
+# -P: a service must not import modules from the current directory.
 OTTLA: Final = (sys.executable, "-P", "-m", "ottla.cli")
 HOST: Final = "127.0.0.1"
-LOG_COLUMNS: Final = "160"  # a log's lines are not broken at the width of a terminal
+LOG_COLUMNS: Final = "160"  # log lines are not wrapped at the terminal's width
 BEGINS: Final = "--- starts at "
+PORT_MAX: Final = 65_535
 TAIL_LINES: Final = 15
 TAIL_BYTES: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class LocalService:
-    """`probe` names a question of health.PROBES. Services of one `wave` start side by side."""
+    """`probe` is a name in health.PROBES. Services of one `wave` start side by side."""
 
     name: str
     command: tuple[str, ...]
@@ -40,9 +42,9 @@ class LocalService:
 
 
 def launch(command: tuple[str, ...], log: Path) -> subprocess.Popen[bytes]:
-    """In a session of its own: it hears no Ctrl-C, and goes on when the terminal is closed.
+    """Start in a new session: Ctrl-C and a closed terminal do not reach the process.
 
-    A line in its log says where this run begins: what is before it, another run has written.
+    A line in the log marks the start of this run; what is above it is from earlier runs.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -58,8 +60,20 @@ def launch(command: tuple[str, ...], log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def check_port(service: LocalService, option: str) -> None:
-    """Before anything starts: else a stranger who listens there would be taken for ours."""
+def check_ports(services: Sequence[LocalService], option_of: Callable[[LocalService], str]) -> None:
+    """Check before anything starts, or another program on a port would be taken for ours."""
+    by_port: dict[int, LocalService] = {}
+    for service in services:
+        other = by_port.setdefault(service.port, service)
+        if other is not service:
+            raise ToolError(
+                f"{other.name} and {service.name} can't both listen on {HOST}:{service.port}."
+                f" {option_of(service)} chooses another port."
+            )
+        _check_port(service, option_of(service))
+
+
+def _check_port(service: LocalService, option: str) -> None:
     with socket.socket() as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -72,7 +86,7 @@ def check_port(service: LocalService, option: str) -> None:
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log, of its last run."""
+    """The last lines of the log's last run."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))

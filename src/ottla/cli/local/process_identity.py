@@ -1,4 +1,4 @@
-"""A process by its pid and the moment it started: a pid alone may be another's by now."""
+"""A process by pid and start time: its pid alone may belong to another process by now."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 BOOT_ID: Final = PROC / "sys/kernel/random/boot_id"
-STATE_FIELD: Final = 0  # behind the name in brackets, which may contain anything
+STATE_FIELD: Final = 0  # after the name in parentheses, which may contain anything
 START_FIELD: Final = 19
-ENDED: Final = ("Z", "X")  # a zombie has ended; its parent has not looked yet
+ENDED: Final = ("Z", "X")  # a zombie has ended; its parent has not reaped it yet
 PS_S_MAX: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """`start` is unique for a pid: the machine's boot and the clock tick on it."""
+    """`start` is unique for a pid: the boot id and the clock tick of the start."""
 
     pid: int
     start: str
@@ -29,10 +29,10 @@ class ProcessIdentity:
         return identity_of(self.pid) == self
 
     def send(self, number: signal.Signals) -> bool:
-        """False if the process has ended. A stranger that has its pid now never gets the signal.
+        """False if the process has ended. Another process with its pid never gets the signal.
 
-        The descriptor is opened first and stays with that process: when its start time is right,
-        the signal can't reach another one.
+        The descriptor is opened first and stays with that process: if its start time matches, the
+        signal can't reach another one.
         """
         if not hasattr(os, "pidfd_open"):  # not Linux
             return self._send_by_pid(number)
@@ -40,7 +40,7 @@ class ProcessIdentity:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return False
-        except OSError:  # no descriptor to be had: an old kernel, or a rule against it
+        except OSError:  # an old kernel, or a seccomp rule
             return self._send_by_pid(number)
         try:
             if not self.is_alive:
@@ -63,7 +63,7 @@ class ProcessIdentity:
 
 
 def identity_of(pid: int) -> ProcessIdentity | None:
-    """None if no process has this pid, or if the one that had it has ended."""
+    """None if no process has this pid, or if it has ended."""
     start = _start_on_linux(pid) if BOOT_ID.exists() else _start_by_ps(pid)
     return None if start is None else ProcessIdentity(pid, start)
 
@@ -86,7 +86,7 @@ def _start_on_linux(pid: int) -> str | None:
 
 
 def _start_by_ps(pid: int) -> str | None:
-    """Elsewhere `ps` says it, to the second."""
+    """Elsewhere by `ps`, with a resolution of a second."""
     words = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PS_S_MAX)
     state, _, start = done.stdout.strip().partition(" ")

@@ -1,8 +1,8 @@
-"""Which processes were started here: one small file for each, in a folder of this user.
+"""Records of the processes started here: one small file for each, in this user's state folder.
 
-Whatever ends processes looks here, and nowhere else: a process without a record is a stranger's.
-A record has the process's start time beside its pid, so that a pid which another process has got
-meanwhile is never hit.
+Commands that stop processes look here and nowhere else: a process without a record is not ours. A
+record has the process's start time beside its pid, so that another process with a reused pid is
+never hit. Machines may share a home directory: each uses the records with its own host name.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -24,7 +25,7 @@ SUPERVISOR: Final = "supervisor"  # the record of `ottla up` itself
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One process. `folder` tells several `ottla up` apart; `wave` says when it starts."""
+    """One process. `folder` tells several `ottla up` apart; `wave` is its place in the order."""
 
     started_by: str
     name: str
@@ -36,12 +37,23 @@ class RunRecord:
     log: str = ""
     wave: int = 0
     installation: str = sys.prefix
-    note: str = ""  # why it has ended, if somebody ended it
+    note: str = ""  # why it ended, if a command stopped it
+    restarter: ProcessIdentity | None = None  # the command that stops it and starts it again
+    host: str = field(default_factory=socket.gethostname)
     details: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_alive(self) -> bool:
         return self.process.is_alive
+
+    @property
+    def is_restarting(self) -> bool:
+        return self.restarter is not None and self.restarter.is_alive
+
+    @property
+    def is_here(self) -> bool:
+        """False for a process of another machine: whether that runs can't be said from here."""
+        return self.host == socket.gethostname() or self.is_alive  # a laptop's name may change
 
 
 class RunRecords:
@@ -49,29 +61,33 @@ class RunRecords:
         self.folder = folder or _default_folder()
 
     def write(self, record: RunRecord) -> None:
-        """In the place of the last one of this name; nobody sees half of it."""
+        """Replace the record of this name, atomically."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._path(record)
         beside = path.with_suffix(f".{os.getpid()}.new")
-        beside.touch(0o600)  # the command may have a password in it
-        beside.write_text(json.dumps(asdict(record), indent=2) + "\n")
-        beside.replace(path)
+        try:
+            beside.touch(0o600)  # the command may contain a password
+            beside.write_text(json.dumps(asdict(record), indent=2) + "\n")
+            beside.replace(path)
+        except OSError:  # a full disk
+            beside.unlink(missing_ok=True)
+            raise
 
     def remove(self, record: RunRecord) -> None:
         self._path(record).unlink(missing_ok=True)
 
     def find(self, started_by: str, folder: str | None = None) -> list[RunRecord]:
-        """By wave and name, those of processes that have ended, too."""
+        """This machine's, by wave and name, with processes that have ended."""
         found = [
             record
             for record in map(_read, self.folder.glob("*.json"))
-            if record is not None and record.started_by == started_by
+            if record is not None and record.started_by == started_by and record.is_here
         ]
-        chosen = [each for each in found if folder in (None, each.folder)]
-        return sorted(chosen, key=lambda each: (each.folder, each.wave, each.name))
+        chosen = [record for record in found if folder in (None, record.folder)]
+        return sorted(chosen, key=lambda record: (record.folder, record.wave, record.name))
 
     def alive(self, started_by: str) -> list[RunRecord]:
-        """Those of this installation that run; records of others that have ended are removed."""
+        """The running ones of this installation; removes records of other ended processes."""
         running = []
         for record in self.find(started_by):
             if not record.is_alive:
@@ -81,26 +97,34 @@ class RunRecords:
         return running
 
     def _path(self, record: RunRecord) -> Path:
-        place = hashlib.sha256(record.folder.encode()).hexdigest()[:12]
-        words = f"{record.started_by.replace(' ', '-')}-{place}-{record.name}"
+        digest = hashlib.sha256(f"{record.host}:{record.folder}".encode()).hexdigest()[:12]
+        words = f"{record.started_by.replace(' ', '-')}-{digest}-{record.name}"
         return self.folder / f"{words}.json"
 
 
 def _default_folder() -> Path:
-    """OTTLA_RUN_DIR, or where this user's programs keep their state."""
+    """OTTLA_RUN_DIR, or this user's state directory. OSError if the user has no home directory,
+    such as a random user id in a container."""
     given = os.environ.get(FOLDER)
     if given:
         return Path(given)
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "ottla" / "run"
+    try:
+        return Path(state).expanduser() / "ottla" / "run"
+    except RuntimeError:
+        raise OSError(
+            f"there is no home directory for run records: set {FOLDER} to a folder"
+        ) from None
 
 
 def _read(path: Path) -> RunRecord | None:
-    """None for a file that is gone by now, or that another version has written."""
+    """None if the file is gone, or from another version."""
     try:
         fields: dict[str, Any] = json.loads(path.read_text())
         process = ProcessIdentity(**fields.pop("process"))
         command = tuple(fields.pop("command"))
+        if (restarter := fields.pop("restarter", None)) is not None:
+            fields["restarter"] = ProcessIdentity(**restarter)
         return RunRecord(process=process, command=command, **fields)
     except (OSError, ValueError, TypeError, KeyError):
         return None

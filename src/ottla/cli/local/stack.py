@@ -1,12 +1,12 @@
-"""The services of one `ottla up` or `ottla cluster up`: started, watched and ended by records.
+"""The services of one `ottla up` or `ottla cluster up`: start, watch and stop them by records.
 
-Everything about which processes belong together lives here. `up` starts services and writes a
-record for each; `status`, `down`, `kill` and `restart` in another terminal find them by their
-records. So all of them work when the process that started the services is gone, too.
+This file knows which processes belong together. `up` starts services and writes a record for each;
+`status`, `down`, `kill` and `restart` in another terminal find them by their records. So all of
+them work after the process that started the services is gone, too.
 
     launch    a process, and its record
-    restart   the record is ours while the old process ends; then it is that of the new process
-    end       SIGTERM, the last wave first; SIGKILL after STOP_S_MAX, or when asked twice
+    restart   the record names the restarting command, too, so that the supervisor and `down` see it
+    end       SIGTERM, the last wave first; SIGKILL after STOP_S_MAX, or on the second Ctrl-C
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ WATCH_EVERY_S: Final = 0.2
 
 UP: Final = "ottla up"
 CLUSTER: Final = "ottla cluster up"
-ONE_BY_ONE: Final = (CLUSTER,)  # brokers hand over what they lead before the next one goes
+ONE_BY_ONE: Final = (CLUSTER,)  # brokers hand over their leadership one after another
 
 
-class ServiceEnded(Exception):
-    """A service is gone that should run, or does not get ready."""
+class ServiceFailure(Exception):
+    """A service that should run has ended, or does not become ready."""
 
     def __init__(self, record: RunRecord, words: str) -> None:
         super().__init__(f"{record.name} {words}")
@@ -56,28 +56,30 @@ class Stack:
     @property
     def services(self) -> list[RunRecord]:
         found = self.records.find(self.started_by, str(self.folder))
-        return [each for each in found if each.name != SUPERVISOR]
+        return [record for record in found if record.name != SUPERVISOR]
 
     @property
     def supervisor(self) -> RunRecord | None:
         """The process that shows the services in its terminal, while it runs."""
         found = self.records.find(self.started_by, str(self.folder))
-        return next((each for each in found if each.name == SUPERVISOR and each.is_alive), None)
+        return next(
+            (record for record in found if record.name == SUPERVISOR and record.is_alive), None
+        )
 
     @property
     def is_alive(self) -> bool:
-        return any(each.is_alive for each in self.services)
+        return any(service.is_alive or service.is_restarting for service in self.services)
 
     def service(self, name: str) -> RunRecord:
         services = self.services
-        for each in services:
-            if each.name == name:
-                return each
-        known = ", ".join(each.name for each in services)
-        raise ToolError(f"there is no {name} here; there are {known}")
+        for service in services:
+            if service.name == name:
+                return service
+        known = ", ".join(service.name for service in services)
+        raise ToolError(f"there is no service {name} here; choose from {known}")
 
     def supervise(self) -> None:
-        """This process is the one that shows them."""
+        """Record this process as the supervisor."""
         self.records.write(RunRecord(self.started_by, SUPERVISOR, own_identity(), str(self.folder)))
 
     def launch(self, service: LocalService) -> RunRecord:
@@ -93,7 +95,7 @@ class Stack:
             log=str(service.log),
             wave=service.wave,
         )
-        self.records.write(record)
+        self._write(record, process)
         return record
 
     def wait_until_ready(
@@ -102,24 +104,24 @@ class Stack:
         show: Callable[[RunRecord, Health], None],
         signals: StopSignals,
     ) -> bool:
-        """False if somebody asks for an end before. ServiceEnded if one does not get ready."""
-        waiting = {each.name: each for each in records}
+        """False if the user stops it first. ServiceFailure if a service does not become ready."""
+        waiting = {started.name: started for started in records}
         deadline = time.monotonic() + START_S_MAX
-        while waiting and not signals.asked:
+        while waiting and not signals.stopping:
             for record in list(waiting.values()):
                 health = PROBES[record.probe](record.address)
                 if not record.is_alive:
-                    raise ServiceEnded(record, self.last_words(record))
+                    raise ServiceFailure(record, self.log_tail(record))
                 show(record, health)
                 if health.ready:
                     del waiting[record.name]
                 elif time.monotonic() > deadline:
-                    raise ServiceEnded(record, f"is not ready after {START_S_MAX:.0f} s")
+                    raise ServiceFailure(record, f"is not ready after {START_S_MAX:.0f} s")
             time.sleep(LOOK_EVERY_S)
-        return not signals.asked
+        return not signals.stopping
 
-    def last_words(self, record: RunRecord) -> str:
-        """How a process has ended, as far as we can know."""
+    def log_tail(self, record: RunRecord) -> str:
+        """How a process ended, as far as we can know."""
         if record.note:
             return record.note
         child = self._children.get(record.process.pid)
@@ -131,12 +133,12 @@ class Stack:
         return f"has ended with exit code {code}"
 
     def reap(self) -> None:
-        """Children that have ended give their pids back."""
+        """Reap children that have ended, so that their pids are free."""
         for child in self._children.values():
             child.poll()
 
     def kill(self, name: str) -> RunRecord:
-        """SIGKILL, as a power cut has it."""
+        """SIGKILL, like a power cut."""
         record = self.service(name)
         if not record.is_alive:
             raise ToolError(f"{name} does not run; `ottla cluster restart` starts it again")
@@ -146,35 +148,49 @@ class Stack:
         return record
 
     def restart(self, name: str, show: Callable[[RunRecord, Health], None]) -> RunRecord:
-        """Stop it if it runs, start it with the command it had, wait until it is ready."""
+        """Stop it if it runs, start it with the same command, wait until it is ready."""
         record = self.service(name)
-        # Who watches the stack sees a process that is alive, this one, until the new one is.
-        self.records.write(replace(record, process=own_identity(), note="is being restarted"))
+        if record.restarter is not None and record.is_restarting:
+            raise ToolError(f"{name} is being restarted by the process {record.restarter.pid}")
+        # The record keeps the process, which `down` and `kill` must still find, and names this one:
+        # the supervisor does not report the end of a process that is being restarted.
+        self.records.write(replace(record, restarter=own_identity()))
         self._end_wave([record], lambda: False, lambda ended: None)
-        process = launch(record.command, Path(record.log))
-        started = replace(record, process=self._identity(process), note="")
-        self.records.write(started)
-        with StopSignals() as signals:
+        with StopSignals() as signals:  # a signal must not come between the process and its record
+            process = launch(record.command, Path(record.log))
+            started = replace(record, process=self._identity(process), note="", restarter=None)
+            self._write(started, process)
             self.wait_until_ready([started], show, signals)
         return started
 
     def end(
         self, show: Callable[[RunRecord], None], urgent: Callable[[], bool] = lambda: False
     ) -> None:
-        """All of them, the last wave first; then nothing is recorded of them."""
-        services = self.services
-        for wave in sorted({each.wave for each in services}, reverse=True):
-            members = [each for each in services if each.wave == wave]
+        """Stop all services, the last wave first, and delete their records."""
+        self._end_restarts(urgent)
+        services = self.services  # a restart that was just ended may have written a new process
+        for wave in sorted({service.wave for service in services}, reverse=True):
+            members = [service for service in services if service.wave == wave]
             groups: Sequence[list[RunRecord]] = [members]
             if self.started_by in ONE_BY_ONE:
-                groups = [[each] for each in reversed(members)]
+                groups = [[service] for service in reversed(members)]
             for group in groups:
                 self._end_wave(group, urgent, show)
         self.forget()
 
     def forget(self) -> None:
-        for each in self.records.find(self.started_by, str(self.folder)):
-            self.records.remove(each)
+        for record in self.records.find(self.started_by, str(self.folder)):
+            self.records.remove(record)
+
+    def _end_restarts(self, urgent: Callable[[], bool]) -> None:
+        """End the commands that would start services again, but for this process."""
+        own = own_identity()
+        restarts = [
+            replace(service, process=service.restarter)
+            for service in self.services
+            if service.restarter not in (None, own)
+        ]
+        self._end_wave(restarts, urgent, lambda ended: None)
 
     def _end_wave(
         self,
@@ -182,15 +198,24 @@ class Stack:
         urgent: Callable[[], bool],
         show: Callable[[RunRecord], None],
     ) -> None:
-        running = [each for each in records if each.is_alive]
-        for each in running:
-            each.process.send(signal.SIGKILL if urgent() else signal.SIGTERM)
-            each.process.send(signal.SIGCONT)  # one that is paused would not hear of it
+        running = [record for record in records if record.is_alive]
+        for record in running:
+            record.process.send(signal.SIGKILL if urgent() else signal.SIGTERM)
+            record.process.send(signal.SIGCONT)  # a paused process would not handle the signal
         left = _wait_for_the_end(running, STOP_S_MAX, urgent, show)
-        for each in left:
-            each.process.send(signal.SIGKILL)
+        for record in left:
+            record.process.send(signal.SIGKILL)
         _wait_for_the_end(left, STOP_S_MAX, lambda: False, show)
         self.reap()
+
+    def _write(self, record: RunRecord, process: subprocess.Popen[bytes]) -> None:
+        """A process without a record could not be found again: it does not outlive a full disk."""
+        try:
+            self.records.write(record)
+        except OSError:
+            process.kill()
+            process.wait()
+            raise
 
     def _identity(self, process: subprocess.Popen[bytes]) -> ProcessIdentity:
         self._children[process.pid] = process
@@ -203,7 +228,7 @@ def _wait_for_the_end(
     urgent: Callable[[], bool],
     show: Callable[[RunRecord], None] = lambda record: None,
 ) -> list[RunRecord]:
-    """Those that still run when the time is over, or when it is urgent."""
+    """Returns those that still run when the time is over, or when the user insists."""
     left = list(records)
     deadline = time.monotonic() + timeout_s
     while left and time.monotonic() < deadline and not urgent():
@@ -216,28 +241,30 @@ def _wait_for_the_end(
 
 
 def stack_of(started_by: str, data: Path | None, default: Path) -> Stack:
-    """The one whose data lie there; without a folder the one that runs. ToolError if none does."""
+    """The stack with this data folder, or the only running one. ToolError if there is none."""
     records = RunRecords()
     if data is not None:
         stack = Stack(started_by, data.absolute(), records)
         if not stack.services:
             raise ToolError(f"nothing runs with data in {data}; `{started_by}` starts it")
         return stack
-    folders = sorted({each.folder for each in records.find(started_by)})
-    stacks = [Stack(started_by, Path(each), records) for each in folders]
-    for dead in [each for each in stacks if not each.is_alive and each.supervisor is None]:
+    folders = sorted({record.folder for record in records.find(started_by)})
+    stacks = [Stack(started_by, Path(folder), records) for folder in folders]
+    for dead in [
+        candidate for candidate in stacks if not candidate.is_alive and candidate.supervisor is None
+    ]:
         dead.forget()
         stacks.remove(dead)
-    here = [each for each in stacks if each.folder == default.absolute()]
+    here = [candidate for candidate in stacks if candidate.folder == default.absolute()]
     if here or len(stacks) == 1:
         return (here or stacks)[0]
     if stacks:
-        listed = ", ".join(str(each.folder) for each in stacks)
+        listed = ", ".join(str(found.folder) for found in stacks)
         raise ToolError(f"several run, with data in {listed}: --data chooses one")
     raise ToolError(f"nothing runs; `{started_by}` starts it")
 
 
-def shown(path: str | os.PathLike[str]) -> str:
-    """Relative to where we stand, if that is shorter."""
+def relative_path(path: str | os.PathLike[str]) -> str:
+    """Relative to the working directory, if that is shorter."""
     relative = os.path.relpath(path)
     return relative if len(relative) < len(str(path)) else str(path)

@@ -1,6 +1,6 @@
-"""What a terminal shows of a stack: a table that fills while services start, and how they end.
+"""A stack in a terminal: a table that fills while services start, and how services end.
 
-Where there is no terminal, each step is a line.
+Without a terminal each step is a line.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from ottla.cli.console import console
 from ottla.cli.local.health import Health
 from ottla.cli.local.local_service import LocalService, tail
 from ottla.cli.local.run_records import RunRecord
-from ottla.cli.local.stack import shown
-from ottla.cli.output import console
+from ottla.cli.local.stack import relative_path
 
 FRAMES_PER_S: Final = 10
 
@@ -39,10 +39,10 @@ class _Row:
 
 
 class StackView:
-    """`with` it, services start: `starting`, then `show` until each is ready."""
+    """Inside `with`, services start: `starting`, then `show` until each is ready."""
 
     def __init__(self, services: Sequence[LocalService]) -> None:
-        self._rows = {each.name: _Row(each) for each in services}
+        self._rows = {service.name: _Row(service) for service in services}
         self._console: Console = console()
         self._live: Live | None = None
         self._began = time.monotonic()
@@ -92,7 +92,7 @@ class StackView:
                 row.service.name,
                 f"[cyan]{row.service.address}[/]",
                 self._state(row),
-                f"[dim]{escape(shown(row.service.log))}[/]",
+                f"[dim]{escape(relative_path(row.service.log))}[/]",
             )
         return table
 
@@ -108,24 +108,24 @@ class StackView:
 
 def service_table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    for each in columns:
-        right = each.startswith(">")
+    for column in columns:
+        right = column.startswith(">")
         table.add_column(
-            each.removeprefix(">"), justify="right" if right else "left", overflow="fold"
+            column.removeprefix(">"), justify="right" if right else "left", overflow="fold"
         )
     return table
 
 
 def print_failure(record: RunRecord, words: str) -> None:
-    """A service that is gone, with the last lines of its log."""
+    """A service that has ended, with the last lines of its log."""
     title = f"[bold red]{escape(record.name)} {escape(words)}[/]"
     out = console()
     last = tail(Path(record.log))
     if not last:
         out.print(f"{title}; its log is empty")
     elif out.is_terminal:
-        place = f"[dim]the last lines of {escape(shown(record.log))}[/]"
-        panel = Panel(Text(last), title=title, subtitle=place, border_style="red")
+        source = f"[dim]the last lines of {escape(relative_path(record.log))}[/]"
+        panel = Panel(Text(last), title=title, subtitle=source, border_style="red")
         panel.title_align = panel.subtitle_align = "left"
         out.print(panel)
     else:

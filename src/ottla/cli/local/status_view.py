@@ -1,4 +1,4 @@
-"""`ottla status` and `ottla cluster status`: what runs, since when, and whether it answers."""
+"""`ottla status` and `ottla cluster status`: what runs, for how long, and whether it answers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from rich.markup import escape
 
+from ottla.cli.console import console, print_json
 from ottla.cli.local.health import PROBES, Health
 from ottla.cli.local.process_identity import PROC
 from ottla.cli.local.run_records import RunRecord
-from ottla.cli.local.stack import Stack, shown
+from ottla.cli.local.stack import Stack, relative_path
 from ottla.cli.local.stack_view import service_table
-from ottla.cli.output import console, print_json
 
 PROBES_MAX = 16
 
 
 def print_status(stack: Stack, *, as_json: bool) -> int:
-    """0 if everything is ready, else 1."""
+    """Returns 0 if everything is ready, else 1."""
     records = stack.services
     with ThreadPoolExecutor(PROBES_MAX) as pool:
         rows = list(pool.map(_row, records))
@@ -44,18 +44,18 @@ def _print(stack: Stack, rows: list[dict[str, Any]]) -> None:
             str(row["pid"] or "-"),
             _duration(row["up_s"]),
             _size(row["memory_bytes"]),
-            f"[dim]{escape(shown(row['log']))}[/]",
+            f"[dim]{escape(relative_path(row['log']))}[/]",
         )
     out = console()
     out.print(table)
     down = f"{stack.started_by.removesuffix('up')}down"
-    out.print(f"[dim]data in {escape(shown(stack.folder))}; `{down}` ends them[/]")
+    out.print(f"[dim]data in {escape(relative_path(stack.folder))}; `{down}` ends them[/]")
 
 
 def _row(record: RunRecord) -> dict[str, Any]:
     alive = record.is_alive
     health = PROBES[record.probe](record.address) if alive else Health(False, record.note)
-    state = "ready" if health.ready else "ended"
+    state = "ready" if health.ready else "starts" if record.is_restarting else "ended"
     if alive and not health.ready:
         state = "starts" if health.reached or (_up_s(record) or 0) < 60 else "no answer"
     return {
@@ -71,7 +71,7 @@ def _row(record: RunRecord) -> dict[str, Any]:
 
 
 def _up_s(record: RunRecord) -> float | None:
-    """Since when the process runs; None where /proc does not say so."""
+    """How long the process has run; None if /proc does not say."""
     try:
         ticks = int(record.process.start.rpartition(" ")[2])
         up_s = float((PROC / "uptime").read_text().split()[0])
@@ -81,10 +81,12 @@ def _up_s(record: RunRecord) -> float | None:
 
 
 def _memory(pid: int) -> int | None:
-    """Of the process and of its children: Spark's JVM is one of them."""
+    """Of the process and its children, because Spark's JVM is one of them."""
     try:
         pages = int((PROC / str(pid) / "statm").read_text().split()[1])
-        listed = [each.read_text() for each in (PROC / str(pid) / "task").glob("*/children")]
+        listed = [
+            children.read_text() for children in (PROC / str(pid) / "task").glob("*/children")
+        ]
     except (OSError, ValueError, IndexError):
         return None
     page = os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal ask for an end; a Ctrl-C after it for one at once."""
+"""Ctrl-C, SIGTERM and SIGHUP request a stop; another Ctrl-C an immediate one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class StopSignals:
         self._before: dict[signal.Signals, Any] = {}
 
     @property
-    def asked(self) -> bool:
+    def stopping(self) -> bool:
         return self.count > 0
 
     @property
@@ -23,7 +23,7 @@ class StopSignals:
         return self.count > 1
 
     def __enter__(self) -> Self:
-        self._before = {each: signal.signal(each, self._take) for each in SIGNALS}
+        self._before = {number: signal.signal(number, self._take) for number in SIGNALS}
         return self
 
     def __exit__(
@@ -36,6 +36,6 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        # A terminal that closes may say so twice, and `down` sends SIGTERM: only Ctrl-C is urgent.
+        # A closing terminal may send SIGHUP twice, and `down` sends SIGTERM: only Ctrl-C is urgent.
         if self.count == 0 or number == signal.SIGINT:
             self.count += 1

@@ -1,4 +1,4 @@
-"""The foreground of `ottla up` and `ottla cluster up`: start, show, watch, end."""
+"""The foreground of `ottla up` and `ottla cluster up`: start, show, watch, stop."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from ottla.cli.console import console
 from ottla.cli.kafka.tool import ToolError
 from ottla.cli.local.local_service import LocalService
-from ottla.cli.local.run_records import RunRecord
-from ottla.cli.local.stack import WATCH_EVERY_S, ServiceEnded, Stack
+from ottla.cli.local.run_records import FOLDER, RunRecord
+from ottla.cli.local.stack import WATCH_EVERY_S, ServiceFailure, Stack
 from ottla.cli.local.stack_view import StackView, print_failure
 from ottla.cli.local.stop_signals import StopSignals
-from ottla.cli.output import console
 
 
 def supervise(
@@ -22,8 +22,8 @@ def supervise(
     *,
     detach: bool,
 ) -> int:
-    """The exit code: 0 after an end that was asked for, 1 if a service does not start or all have
-    ended by themselves. With `detach` it returns when all are ready."""
+    """Returns the exit code: 0 after a requested stop, 1 if a service does not start or all have
+    ended on their own. With `detach` it returns once all are ready."""
     if stack.is_alive or stack.supervisor is not None:
         raise ToolError(
             f"it runs already, with data in {stack.folder}:"
@@ -32,13 +32,18 @@ def supervise(
         )
     stack.forget()
     with StopSignals() as signals:
-        stack.supervise()
         try:
+            stack.supervise()
             took_s = _start(stack, services, signals)
-        except ServiceEnded as failure:
+        except ServiceFailure as failure:
             print_failure(failure.record, failure.words)
             _end(stack, signals)
             return 1
+        except OSError as error:
+            _end(stack, signals)
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise ToolError(_unwritable(stack, error)) from error
         except BaseException:
             _end(stack, signals)
             raise
@@ -50,11 +55,19 @@ def supervise(
         return _watch(stack, signals) or _end(stack, signals)
 
 
+def _unwritable(stack: Stack, error: OSError) -> str:
+    path = error.filename or f"{stack.folder} or {stack.records.folder}"
+    return (
+        f"can't write {path}: {error.strerror or error}."
+        f" --data chooses another data folder, {FOLDER} another one for run records."
+    )
+
+
 def _start(stack: Stack, services: Sequence[LocalService], signals: StopSignals) -> float | None:
-    """How long it took; None if somebody asked for an end before."""
+    """Returns how long the start took; None if the user stopped it first."""
     with StackView(services) as view:
-        for wave in sorted({each.wave for each in services}):
-            members = [each for each in services if each.wave == wave]
+        for wave in sorted({listed.wave for listed in services}):
+            members = [listed for listed in services if listed.wave == wave]
             started = []
             for service in members:
                 view.starting(service)
@@ -65,19 +78,19 @@ def _start(stack: Stack, services: Sequence[LocalService], signals: StopSignals)
 
 
 def _watch(stack: Stack, signals: StopSignals) -> int:
-    """Until somebody asks for an end. A service that ends is reported; the others go on."""
-    known = {each.name: each for each in stack.services}
+    """Watch until the user stops it. A service that ends is reported; the others go on."""
+    known = {service.name: service for service in stack.services}
     gone: set[str] = set()
-    while not signals.asked:
+    while not signals.stopping:
         stack.reap()
-        records = {each.name: each for each in stack.services}
-        if not records and not any(each.is_alive for each in known.values()):
-            return 0  # `down`, from another terminal, has ended and forgotten them
+        records = {service.name: service for service in stack.services}
+        if not records and not any(record.is_alive for record in known.values()):
+            return 0  # `down` in another terminal has stopped and forgotten them
         for name, record in records.items():
             _report(stack, known[name], record, gone)
             known[name] = record
         if records and gone == set(records):
-            console().print("[bold red]no service runs any more[/]")
+            console().print("[bold red]no service is running[/]")
             stack.forget()
             return 1
         time.sleep(WATCH_EVERY_S)
@@ -85,30 +98,30 @@ def _watch(stack: Stack, signals: StopSignals) -> int:
 
 
 def _report(stack: Stack, before: RunRecord, now: RunRecord, gone: set[str]) -> None:
-    """What has changed of one service, in a line, or with its log."""
+    """Report a service that has ended or was restarted."""
     if now.is_alive:
         if now.name in gone or (before.process != now.process and not now.note):
             console().print(f"{now.name} runs again, with pid {now.process.pid}")
         gone.discard(now.name)
-    elif now.name not in gone:
+    elif now.name not in gone and not now.is_restarting:
         gone.add(now.name)
         if now.note:
             console().print(f"{now.name} {now.note}")
         else:
-            print_failure(now, stack.last_words(now))
+            print_failure(now, stack.log_tail(now))
 
 
 def _end(stack: Stack, signals: StopSignals) -> int:
     out = console()
 
     def say(words: str) -> None:
-        with suppress(OSError):  # a terminal that was closed; the services must end all the same
+        with suppress(OSError):  # the terminal may be closed; the services must stop anyway
             out.print(words, highlight=False)
 
-    running = [each for each in stack.services if each.is_alive]
+    running = [service for service in stack.services if service.is_alive]
     if running:
-        names = ", ".join(each.name for each in reversed(running))
-        say(f"\nstops {names} [dim](Ctrl-C again: at once)[/] ...")
+        names = ", ".join(service.name for service in reversed(running))
+        say(f"\nstopping {names} [dim](Ctrl-C again: at once)[/] ...")
     began = time.monotonic()
 
     def show(record: RunRecord) -> None:

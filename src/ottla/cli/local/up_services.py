@@ -1,4 +1,4 @@
-"""What `ottla up` starts: a broker, and around it registry, SQL server and Connect worker."""
+"""The services of `ottla up`: a broker, and around it registry, SQL server and Connect worker."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PORT_OPTIONS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class UpWish:
-    """`bootstrap_servers` counts where no broker is asked for."""
+class StackSpec:
+    """`bootstrap_servers` is for stacks without a broker."""
 
     names: Sequence[str]
     ports: Mapping[str, int]
@@ -30,59 +30,59 @@ class UpWish:
     bootstrap_servers: str
 
 
-def up_services(wish: UpWish) -> list[LocalService]:
+def up_services(spec: StackSpec) -> list[LocalService]:
     commands = {
-        BROKER: _broker(wish),
-        REGISTRY: _registry(wish),
-        SQL: _sql(wish),
-        CONNECT: _connect(wish),
+        BROKER: _broker(spec),
+        REGISTRY: _registry(spec),
+        SQL: _sql(spec),
+        CONNECT: _connect(spec),
     }
     return [
         LocalService(
             name=name,
             command=(*OTTLA, *commands[name]),
-            port=wish.ports[name],
+            port=spec.ports[name],
             probe=name,
-            log=wish.data / f"{name}.log",
+            log=spec.data / f"{name}.log",
             wave=0 if name == BROKER else 1,
             scheme="" if name == BROKER else "http://",
         )
         for name in NAMES
-        if name in wish.names
+        if name in spec.names
     ]
 
 
-def _broker(wish: UpWish) -> list[str]:
-    listeners = f"listeners=PLAINTEXT://{HOST}:{wish.ports[BROKER]}"
-    properties = [*wish.overrides, listeners, f"log.dirs={wish.data / 'broker'}"]
+def _broker(spec: StackSpec) -> list[str]:
+    listeners = f"listeners=PLAINTEXT://{HOST}:{spec.ports[BROKER]}"
+    properties = [*spec.overrides, listeners, f"log.dirs={spec.data / 'broker'}"]
     return ["serve", *_overrides(properties)]
 
 
-def _registry(wish: UpWish) -> list[str]:
-    return ["registry", *_client(wish, REGISTRY)]
+def _registry(spec: StackSpec) -> list[str]:
+    return ["registry", *_client(spec, REGISTRY)]
 
 
-def _sql(wish: UpWish) -> list[str]:
-    """It knows the registry and the Connect worker that are started beside it."""
+def _sql(spec: StackSpec) -> list[str]:
+    """It uses the registry and the Connect worker of the same stack."""
     properties = []
-    if REGISTRY in wish.names:
-        properties.append(f"ksql.schema.registry.url=http://{HOST}:{wish.ports[REGISTRY]}")
-    if CONNECT in wish.names:
-        properties.append(f"ksql.connect.url=http://{HOST}:{wish.ports[CONNECT]}")
-    state = ["--state-dir", str(wish.data / "sql")]
-    return ["sql-server", *_client(wish, SQL), *state, *_overrides(properties)]
+    if REGISTRY in spec.names:
+        properties.append(f"ksql.schema.registry.url=http://{HOST}:{spec.ports[REGISTRY]}")
+    if CONNECT in spec.names:
+        properties.append(f"ksql.connect.url=http://{HOST}:{spec.ports[CONNECT]}")
+    state = ["--state-dir", str(spec.data / "sql")]
+    return ["sql-server", *_client(spec, SQL), *state, *_overrides(properties)]
 
 
-def _connect(wish: UpWish) -> list[str]:
-    return ["connect", "worker", *_client(wish, CONNECT)]
+def _connect(spec: StackSpec) -> list[str]:
+    return ["connect", "worker", *_client(spec, CONNECT)]
 
 
-def _client(wish: UpWish, name: str) -> list[str]:
-    servers = wish.bootstrap_servers
-    if BROKER in wish.names:
-        servers = f"{HOST}:{wish.ports[BROKER]}"
-    return ["-b", servers, "--host", HOST, "--port", str(wish.ports[name])]
+def _client(spec: StackSpec, name: str) -> list[str]:
+    servers = spec.bootstrap_servers
+    if BROKER in spec.names:
+        servers = f"{HOST}:{spec.ports[BROKER]}"
+    return ["-b", servers, "--host", HOST, "--port", str(spec.ports[name])]
 
 
 def _overrides(properties: Sequence[str]) -> list[str]:
-    return [word for each in properties for word in ("--override", each)]
+    return [word for property_ in properties for word in ("--override", property_)]

@@ -1,1 +1,1 @@
-"""The verbs of `ottla`, one module each."""
+"""The verbs of `ottla`: one module for each."""

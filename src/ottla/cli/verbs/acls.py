@@ -17,17 +17,17 @@ from ottla.auth.authorizer import (
     parse_super_users,
 )
 from ottla.auth.principal import Principal, user
-from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import (
+from ottla.cli.console import (
     LOCALHOST,
     AsJson,
     Bootstrap,
     CommandConfig,
     console,
     print_json,
+    print_line,
     print_table,
-    said,
 )
+from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.verbs.subject_rules import SubjectRules
 from ottla.client.acls import (
     Acl,
@@ -80,14 +80,14 @@ ACL_TOPIC: Final = "_schemas_acl"
 Operation = Annotated[str, typer.Argument(help="READ, WRITE, DESCRIBE, ..., or ALL.")]
 Resource = Annotated[str, typer.Argument(help="topic:NAME, group:NAME, cluster, ...")]
 AclTopic = Annotated[
-    str, typer.Option("--acl-topic", help="Where a registry has its rules (kafkastore.topic_acl).")
+    str, typer.Option("--acl-topic", help="The topic of a registry's ACLs (kafkastore.topic_acl).")
 ]
 Host = Annotated[str, typer.Option(help="An address, or * for all of them.")]
 
 
 @dataclass(slots=True, frozen=True)
 class ListedAcl:
-    """One rule, in words."""
+    """One ACL in the words of the command line."""
 
     principal: str
     permission: str
@@ -98,14 +98,14 @@ class ListedAcl:
 
 @app.command("list")
 def list_acls(
-    resource: Annotated[str | None, typer.Argument(help="Only rules that matter for it.")] = None,
+    resource: Annotated[str | None, typer.Argument(help="Only ACLs that apply to it.")] = None,
     *,
     acl_topic: AclTopic = ACL_TOPIC,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the rules, or those that matter for one resource.
+    """List ACLs, or those that apply to one resource.
 
     [dim]ottla acls list
     ottla acls list topic:orders[/dim]
@@ -128,13 +128,13 @@ def list_acls(
         ["user", "may", "operation", "resource", "host"],
         [
             (
-                escape(each.principal),
-                "[red]never[/red]" if each.permission == "DENY" else "yes",
-                each.operation,
-                escape(each.resource),
-                each.host,
+                escape(acl.principal),
+                "[red]never[/red]" if acl.permission == "DENY" else "yes",
+                acl.operation,
+                escape(acl.resource),
+                acl.host,
             )
-            for each in found
+            for acl in found
         ],
     )
 
@@ -145,7 +145,9 @@ def add(
     operation: Operation,
     resource: Resource,
     *,
-    deny: Annotated[bool, typer.Option("--deny", help="Forbid it, whatever else allows.")] = False,
+    deny: Annotated[
+        bool, typer.Option("--deny", help="Deny it; wins over every allowing ACL.")
+    ] = False,
     host: Host = "*",
     acl_topic: AclTopic = ACL_TOPIC,
     bootstrap_server: Bootstrap = LOCALHOST,
@@ -166,7 +168,7 @@ def add(
     else:
         with _admin(bootstrap_server, command_config) as admin:
             admin.acls.create([acl])
-    said(str(acl))
+    print_line(str(acl))
 
 
 @app.command("remove")
@@ -179,7 +181,7 @@ def remove(
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
-    """Remove the rules of a user for an operation on a resource, denials as well.
+    """Remove the ACLs of a user for an operation on a resource, including denials.
 
     [dim]ottla acls remove alice READ topic:orders[/dim]
     """
@@ -193,9 +195,9 @@ def remove(
         with _admin(bootstrap_server, command_config) as admin:
             gone = admin.acls.delete([wanted])
     if not gone:
-        raise ToolError("there is no such rule; `ottla acls list` shows those there are")
+        raise ToolError("there is no such ACL; `ottla acls list` shows those that exist")
     for acl in gone:
-        said(f"removed: {acl}")
+        print_line(f"removed: {acl}")
 
 
 @app.command("why")
@@ -204,7 +206,7 @@ def why(
     operation: Operation,
     resource: Resource,
     *,
-    host: Annotated[str, typer.Option(help="The address that the user comes from.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="The user's address.")] = "127.0.0.1",
     registry_config: Annotated[
         str | None,
         typer.Option("--registry-config", help="The registry's properties, with its super.users."),
@@ -213,7 +215,7 @@ def why(
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
-    """Which rule decides whether a user may do something. The exit code is 1 if it may not.
+    """Show which ACL decides whether a user may do something; exit code 1 if denied.
 
     [dim]ottla acls why alice WRITE topic:orders
     ottla acls why alice WRITE subject:orders-value --registry-config registry.properties[/dim]
@@ -221,9 +223,10 @@ def why(
     kind, name, _ = parse_resource(resource)
     hint = ""
     if _is_of_registry(kind):
-        # A broker does not know the super.users of a registry, and its REST does not tell them.
+        # A broker does not know a registry's super.users, and the registry's REST API does not show
+        # them.
         authorizer = authorizer_settings(read_properties(registry_config)).authorizer()
-        hint = "" if registry_config else "; --registry-config tells its super.users"
+        hint = "" if registry_config else "; --registry-config has its super.users"
         rules = _rules(bootstrap_server, command_config, acl_topic)
         authorizer.use(AclIndex(rules.find(AclFilter())))
     else:
@@ -244,13 +247,13 @@ def reason(decision: Decision, principal: Principal) -> str:
         return str(decision.acl)
     return {
         "SuperUser": f"{principal} is one of super.users",
-        "DefaultAllow": "there is no rule for this resource, and allow.everyone.if.no.acl.found",
-        DEFAULT_DENY: "no rule allows it",
+        "DefaultAllow": "there is no ACL for this resource, and allow.everyone.if.no.acl.found",
+        DEFAULT_DENY: "no ACL allows it",
     }[decision.rule]
 
 
 def _authorizer(admin: Admin) -> Authorizer:
-    """With the super users of the broker that we reach first."""
+    """With the super users of the first broker that answers."""
     broker_id = min(node.id for node in admin.cluster().nodes)
     described = admin.configs.describe(ResourceType.BROKER, str(broker_id))
     values = {config.name: config.value for config in described}
@@ -266,7 +269,7 @@ def parse_resource(text: str) -> tuple[int, str, AclPattern]:
         return *WHOLE[text], AclPattern.LITERAL
     kind, colon, name = text.partition(":")
     if not colon or not name or kind not in KINDS:
-        names = ", ".join(f"{each}:NAME" for each in KINDS)
+        names = ", ".join(f"{kind}:NAME" for kind in KINDS)
         raise ToolError(f"{text} is not a resource: {names}, cluster or registry")
     if name != "*" and name.endswith("*"):
         return KINDS[kind], name[:-1], AclPattern.PREFIXED
@@ -299,7 +302,9 @@ def _operation(text: str) -> AclOperation:
     except KeyError:
         found = AclOperation.UNKNOWN
     if found < AclOperation.ALL:
-        names = ", ".join(each.name for each in AclOperation if each >= AclOperation.ALL)
+        names = ", ".join(
+            operation.name for operation in AclOperation if operation >= AclOperation.ALL
+        )
         raise ToolError(f"{text} is not an operation: {names}")
     return found
 
@@ -309,7 +314,8 @@ def _is_of_registry(resource: int) -> bool:
 
 
 def _of_broker(admin: Admin, wanted: AclFilter, *, needed: bool) -> list[Acl]:
-    """A broker without an authorizer has none, which matters only to those who ask for them."""
+    """A broker without an authorizer has no ACLs, which is an error only if it is asked for
+    them."""
     try:
         return admin.acls.find(wanted)
     except KafkaError as error:

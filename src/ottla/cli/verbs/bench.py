@@ -1,4 +1,4 @@
-"""ottla bench: how fast this cluster takes and gives records, from here."""
+"""ottla bench: measures how fast a cluster takes and delivers records."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from ottla.cli.console import LOCALHOST, AsJson, Bootstrap, CommandConfig, print_json, print_table
 from ottla.cli.kafka.perf import MIB
 from ottla.cli.kafka.producer_perf_test import LETTERS
 from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import LOCALHOST, AsJson, Bootstrap, CommandConfig, print_json, print_table
 from ottla.client.admin import Admin
 from ottla.client.bulk import BulkConsumer, BulkProducer
 
@@ -30,14 +30,14 @@ ottla bench --rate 10000                (latencies at a fixed rate)[/dim]
 
 def bench(
     *,
-    records: Annotated[int, typer.Option(min=1, help="How many records.")] = 200_000,
-    size: Annotated[int, typer.Option(min=1, help="Bytes of each.")] = 100,
+    records: Annotated[int, typer.Option(min=1, help="Number of records.")] = 200_000,
+    size: Annotated[int, typer.Option(min=1, help="Bytes per record.")] = 100,
     partitions: Annotated[int, typer.Option(min=1)] = 1,
     acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
-    rate: Annotated[float, typer.Option(help="Records a second; 0: as fast as possible.")] = 0,
+    rate: Annotated[float, typer.Option(help="Records per second; 0: as fast as possible.")] = 0,
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4, zstd.")] = "none",
     topic: Annotated[
-        str | None, typer.Option(help="An existing topic; none: one that is deleted afterwards.")
+        str | None, typer.Option(help="An existing topic; default: a temporary one.")
     ] = None,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
@@ -129,10 +129,13 @@ def _consume(
     task: TaskID,
 ) -> dict[str, float | str]:
     names = ("acks", "compression.type", "linger.ms", "enable.idempotence")
-    wishes = {name: value for name, value in settings.items() if name not in names}
-    wishes |= {"group.id": f"ottla-bench-{uuid.uuid4()}", "auto.offset.reset": "earliest"}
-    wishes |= {"enable.auto.commit": False}
-    consumer = BulkConsumer(bootstrap_server, [topic], settings=wishes)
+    consumer_settings = {name: value for name, value in settings.items() if name not in names}
+    consumer_settings |= {
+        "group.id": f"ottla-bench-{uuid.uuid4()}",
+        "auto.offset.reset": "earliest",
+    }
+    consumer_settings |= {"enable.auto.commit": False}
+    consumer = BulkConsumer(bootstrap_server, [topic], settings=consumer_settings)
     count = size = 0
     started: float | None = None
     last = time.perf_counter()

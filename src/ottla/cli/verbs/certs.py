@@ -1,4 +1,4 @@
-"""ottla certs: an authority, and certificates for brokers and clients, for trying TLS out."""
+"""ottla certs: a CA and certificates for brokers and clients, to try TLS."""
 
 from __future__ import annotations
 
@@ -7,50 +7,55 @@ from typing import Annotated, Final
 
 import typer
 
+from ottla.cli.console import console
 from ottla.cli.kafka.tool import ToolError
-from ottla.cli.output import console
-from ottla.testing.certificates import LOCAL_NAMES, CertificateAuthority, Issued
+from ottla.testing.certificates import LOCAL_NAMES, CertificateAuthority, CertificateFiles
 
-HELP: Final = """Make an authority and certificates for brokers and clients, for trying TLS out.
+HELP: Final = """Make a CA and certificates for brokers and clients, to try TLS.
 
 [dim]ottla certs
 ottla certs ./certs --host broker-1.example --host 10.0.0.7 --client alice --client bob
 ottla serve certs/server.properties[/dim]
 
-What is there already stays the authority; certificates are made again.
+An existing CA is kept; certificates are made again.
 """
 SERVER_FILE: Final = "server.properties"
 
 
 def certs(
-    directory: Annotated[Path, typer.Argument(help="Where they are put.")] = Path("./certs"),
+    directory: Annotated[Path, typer.Argument(help="The directory to write to.")] = Path("./certs"),
     *,
     host: Annotated[
         list[str],
         typer.Option(
-            "--host", help="A name or address of the brokers; this machine's loopback is always in."
+            "--host",
+            help="A name or address of the brokers; localhost is always included.",
+            metavar="HOST",
         ),
     ] = [],  # noqa: B006
     client: Annotated[
-        list[str], typer.Option("--client", help="A client; its certificate's subject is CN=NAME.")
+        list[str],
+        typer.Option(
+            "--client", help="A client; its certificate's subject is CN=NAME.", metavar="NAME"
+        ),
     ] = ["client"],  # noqa: B006
     listen: Annotated[
-        str, typer.Option(help="Where the broker of server.properties listens.")
+        str, typer.Option(help="The broker's address in server.properties.")
     ] = "127.0.0.1:9093",
-    days: Annotated[int, typer.Option(help="How long they are good for.", min=1)] = 365,
+    days: Annotated[int, typer.Option(help="Their validity in days.", min=1)] = 365,
 ) -> None:
     """See HELP."""
-    names = (*LOCAL_NAMES, *(_alternative_name(each) for each in host))
+    names = (*LOCAL_NAMES, *(_alternative_name(name) for name in host))
     try:
         authority = CertificateAuthority(directory.absolute())
         broker = authority.issue("broker", alternative_names=dict.fromkeys(names), days=days)
-        clients = {each: authority.issue(each, days=days) for each in client}
+        clients = {name: authority.issue(name, days=days) for name in client}
     except (RuntimeError, OSError) as error:
         raise ToolError(str(error)) from None
     out = console()
     server = authority.directory / SERVER_FILE
     server.write_text(_server(authority, broker, listen))
-    out.print(f"[bold]{authority.certificate}[/bold]  the authority, which both sides trust")
+    out.print(f"[bold]{authority.certificate}[/bold]  the CA, which both sides trust")
     out.print(f"[bold]{broker.keystore}[/bold]  the brokers' key and certificate")
     for name, made in clients.items():
         path = authority.directory / f"{name}.properties"
@@ -68,7 +73,7 @@ def _alternative_name(host: str) -> str:
         return f"DNS:{host}"
 
 
-def _server(authority: CertificateAuthority, broker: Issued, listen: str) -> str:
+def _server(authority: CertificateAuthority, broker: CertificateFiles, listen: str) -> str:
     return (
         f"listeners=SSL://{listen}\n"
         "security.inter.broker.protocol=SSL\n"
@@ -76,12 +81,12 @@ def _server(authority: CertificateAuthority, broker: Issued, listen: str) -> str
         f"ssl.keystore.location={broker.keystore}\n"
         "ssl.truststore.type=PEM\n"
         f"ssl.truststore.location={authority.certificate}\n"
-        "# required: clients need a certificate, too, and are known by its subject\n"
+        "# required: clients need a certificate, too, and its subject is their name\n"
         "ssl.client.auth=required\n"
     )
 
 
-def _client(authority: CertificateAuthority, made: Issued) -> str:
+def _client(authority: CertificateAuthority, made: CertificateFiles) -> str:
     return (
         "security.protocol=SSL\n"
         "ssl.keystore.type=PEM\n"

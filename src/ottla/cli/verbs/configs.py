@@ -1,4 +1,4 @@
-"""ottla configs: show and change the configs of topics, brokers and groups."""
+"""ottla configs: shows and changes the configs of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import (
+from ottla.cli.console import (
     LOCALHOST,
     AsJson,
     Bootstrap,
     CommandConfig,
     print_json,
+    print_line,
     print_table,
-    said,
 )
+from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.client.admin import Admin
-from ottla.client.configs import Config, ConfigSource, ResourceType
+from ottla.client.configs import ConfigEntry, ConfigSource, ResourceType
 from ottla.errors import KafkaError
 
 app = typer.Typer(
@@ -47,15 +47,17 @@ _KINDS = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": R
 @app.command()
 def show(
     resource: Resource,
-    names: Annotated[list[str] | None, typer.Argument(help="Which; none: all.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of configs; default: all.")
+    ] = None,
     *,
-    changed: Annotated[bool, typer.Option("--changed", help="Leave defaults out.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what each is for.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Omit defaults.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Describe each config.")] = False,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show configs, with where each value comes from.
+    """Show configs and where each value comes from.
 
     [dim]ottla configs show topic:orders
     ottla configs show broker:0 --changed
@@ -66,20 +68,22 @@ def show(
         found = admin.configs.describe(kind, name, documentation=True)
     default = ConfigSource.DEFAULT_CONFIG
     wanted = [
-        each
-        for each in found
-        if (not names or each.name in names) and (not changed or each.source != default)
+        config
+        for config in found
+        if (not names or config.name in names) and (not changed or config.source != default)
     ]
-    for unknown in set(names or ()) - {each.name for each in found}:
+    for unknown in set(names or ()) - {config.name for config in found}:
         raise ToolError(f"{resource} has no config {unknown}")
     if as_json:
-        print_json([_as_object(each) for each in wanted])
+        print_json([_as_object(config) for config in wanted])
         return
     columns = ["config", "value", "type", "from"]
-    rows = [_row(each) for each in wanted]
+    rows = [_row(config) for config in wanted]
     if explain:
-        columns.append("what it is for")
-        rows = [(*row, each.documentation or "") for row, each in zip(rows, wanted, strict=True)]
+        columns.append("description")
+        rows = [
+            (*row, config.documentation or "") for row, config in zip(rows, wanted, strict=True)
+        ]
     print_table(columns, rows)
 
 
@@ -96,16 +100,16 @@ def set_configs(
     [dim]ottla configs set topic:orders retention.ms=86400000 cleanup.policy=compact,delete[/dim]
     """
     kind, name = _parse(resource)
-    wishes = {}
-    for each in configs:
-        key, equals, value = each.partition("=")
+    values = {}
+    for config in configs:
+        key, equals, value = config.partition("=")
         if not equals:
-            raise ToolError(f"{each}: expected NAME=VALUE, such as retention.ms=60000")
-        wishes[key] = value
+            raise ToolError(f"{config}: expected NAME=VALUE, such as retention.ms=60000")
+        values[key] = value
     with _admin(bootstrap_server, command_config) as admin, _about(resource):
-        admin.configs.alter(kind, name, set=wishes)
-    for key, value in wishes.items():
-        said(f"[cyan]{escape(resource)}[/] {key} = {escape(value)}")
+        admin.configs.alter(kind, name, set=values)
+    for key, value in values.items():
+        print_line(f"[cyan]{escape(resource)}[/] {key} = {escape(value)}")
 
 
 @app.command()
@@ -116,17 +120,18 @@ def unset(
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
-    """Go back to the default.
+    """Reset configs to their defaults.
 
     [dim]ottla configs unset topic:orders retention.ms[/dim]
     """
     kind, name = _parse(resource)
     with _admin(bootstrap_server, command_config) as admin, _about(resource):
         admin.configs.alter(kind, name, delete=names)
-        after = {each.name: each.value for each in admin.configs.describe(kind, name)}
-    for each in names:
-        said(
-            f"[cyan]{escape(resource)}[/] {each} = {escape(str(after.get(each)))} [dim](default)[/]"
+        after = {config.name: config.value for config in admin.configs.describe(kind, name)}
+    for config_name in names:
+        print_line(
+            f"[cyan]{escape(resource)}[/] {config_name} = {escape(str(after.get(config_name)))}"
+            " [dim](default)[/]"
         )
 
 
@@ -136,7 +141,7 @@ def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
 
 @contextmanager
 def _about(resource: str) -> Iterator[None]:
-    """A broker may refuse with a bare code: name what it was asked for."""
+    """A broker may refuse with a bare code: add what the request was about."""
     try:
         yield
     except KafkaError as error:
@@ -156,7 +161,7 @@ def _parse(resource: str) -> tuple[ResourceType, str]:
     return _KINDS[kind], name
 
 
-def _row(config: Config) -> tuple[str, ...]:
+def _row(config: ConfigEntry) -> tuple[str, ...]:
     value = "(hidden)" if config.sensitive else config.value
     source = config.source.name.removesuffix("_CONFIG").lower().replace("_", " ")
     changed = config.source != ConfigSource.DEFAULT_CONFIG
@@ -169,7 +174,7 @@ def _row(config: Config) -> tuple[str, ...]:
     )
 
 
-def _as_object(config: Config) -> dict[str, object]:
+def _as_object(config: ConfigEntry) -> dict[str, object]:
     return {
         "name": config.name,
         "value": config.value,
@@ -179,7 +184,7 @@ def _as_object(config: Config) -> dict[str, object]:
         "sensitive": config.sensitive,
         "documentation": config.documentation,
         "synonyms": [
-            {"name": each.name, "value": each.value, "source": each.source.name}
-            for each in config.synonyms
+            {"name": synonym.name, "value": synonym.value, "source": synonym.source.name}
+            for synonym in config.synonyms
         ],
     }

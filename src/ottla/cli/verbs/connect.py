@@ -1,21 +1,22 @@
-"""ottla connect: connectors, over the REST of a worker; and a worker."""
+"""ottla connect: manages connectors over a worker's REST API; starts a worker."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from rich.markup import escape
 
-from ottla.cli.extras import need_spark
+from ottla.cli.console import AsJson, Bootstrap, print_json, print_line, print_table
+from ottla.cli.extras import require_spark
 from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import AsJson, Bootstrap, print_json, print_table, said
-from ottla.cli.verbs.connect_rest import Rest
+from ottla.cli.verbs.connect_rest import ConnectRest
 from ottla.cli.verbs.rest_login import GIVEN, USER_HELP, Config, RestLogin
-from ottla.client.connect_worker import DEFAULT_URL
+from ottla.client.connect_client import DEFAULT_URL
 from ottla.spelling import did_you_mean
 
 app = typer.Typer(
@@ -45,7 +46,7 @@ COLORS: Final = {
 }
 
 NEW: Final = {"status": {"connector": {"state": "UNASSIGNED", "worker_id": ""}}}
-"""A connector that was made just now: no worker has told of it, and Kafka leaves it out."""
+"""The state of a new connector that no worker has reported yet; Kafka shows nothing then."""
 
 Url = Annotated[
     str,
@@ -66,19 +67,19 @@ def login(
     ] = "",
     config: Config = None,
 ) -> None:
-    """What stands before a command: who asks."""
+    """The login options in front of a command."""
     token = GIVEN.set(RestLogin(user, config))
     context.call_on_close(lambda: GIVEN.reset(token))
 
 
 @app.command("list")
 def list_connectors(*, url: Url = WORKER, as_json: AsJson = False) -> None:
-    """Connectors, with the state of each and of its tasks.
+    """List connectors with their state and that of their tasks.
 
     [dim]ottla connect list
     ottla connect list --url http://worker:8083 --json[/dim]
     """
-    rest = Rest(url)
+    rest = ConnectRest(url)
     found = rest.get("connectors", expand=["status", "info"])
     if as_json:
         print_json(found)
@@ -86,7 +87,7 @@ def list_connectors(*, url: Url = WORKER, as_json: AsJson = False) -> None:
     for name in rest.get("connectors"):
         found.setdefault(name, NEW)
     if not found:
-        said("There are no connectors yet.")
+        print_line("There are no connectors yet.")
         return
     rows = []
     for name, about in sorted(found.items()):
@@ -108,25 +109,25 @@ def list_connectors(*, url: Url = WORKER, as_json: AsJson = False) -> None:
 
 @app.command("status")
 def status(name: Name, *, url: Url = WORKER, as_json: AsJson = False) -> None:
-    """A connector and its tasks; why one has failed.
+    """Show a connector and its tasks, and why one has failed.
 
     [dim]ottla connect status orders[/dim]
     """
-    found = _status_of(Rest(url), name)
+    found = _status_of(ConnectRest(url), name)
     if as_json:
         print_json(found)
         return
     every = [("connector", found["connector"])]
-    every += [(f"task {each['id']}", each) for each in found["tasks"]]
-    rows = [(what, _colored(each["state"]), each["worker_id"]) for what, each in every]
+    every += [(f"task {task['id']}", task) for task in found["tasks"]]
+    rows = [(what, _colored(state["state"]), state["worker_id"]) for what, state in every]
     print_table(("", "state", "worker"), rows, title=f"{escape(name)} ({found['type']})")
-    for what, each in every:
-        if each.get("trace"):
-            said(f"[bold red]{what}[/] {escape(each['trace'].strip())}")
+    for what, state in every:
+        if state.get("trace"):
+            print_line(f"[bold red]{what}[/] {escape(state['trace'].strip())}")
 
 
-def _status_of(rest: Rest, name: str) -> dict[str, Any]:
-    """A connector has no status before a worker has begun with it."""
+def _status_of(rest: ConnectRest, name: str) -> dict[str, Any]:
+    """A connector has no status until a worker has started it."""
     try:
         found: dict[str, Any] = rest.get("connectors", name, "status")
         return found
@@ -143,36 +144,37 @@ def create(
     file: Annotated[Path, typer.Argument(help="JSON, or a properties file.", metavar="FILE")],
     *,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Change the one that there is, if there is one.")
+        bool, typer.Option("--replace", help="Change the connector if it exists.")
     ] = False,
     url: Url = WORKER,
     as_json: AsJson = False,
 ) -> None:
-    """Make a connector from a file.
+    """Create a connector from a file.
 
     [dim]ottla connect create orders.json
     ottla connect create orders.properties --replace[/dim]
     """
+    from ottla.connect.connector_files import INITIAL_STATES, read_connector_file
     from ottla.connect.errors import ConfigException
-    from ottla.connect.files import INITIAL, wanted_of
 
     try:
-        wanted = wanted_of(file)
+        wanted = read_connector_file(file)
     except ConfigException as error:
         raise ToolError(str(error)) from None
-    rest = Rest(url)
+    rest = ConnectRest(url)
     if replace:
         made = rest.ask("PUT", "connectors", wanted.name, "config", body=dict(wanted.config))
     else:
         body: dict[str, Any] = {"name": wanted.name, "config": dict(wanted.config)}
         if wanted.target is not None:
-            states = {target: state for state, target in INITIAL.items()}
+            states = {target: state for state, target in INITIAL_STATES.items()}
             body["initial_state"] = states[wanted.target]
         made = rest.ask("POST", "connectors", body=body)
     if as_json:
         print_json(made)
-    else:
-        said(f"[green]{escape(wanted.name)}[/] is a {made['type']} connector now.")
+        return
+    print_line(f"[green]{escape(wanted.name)}[/] is a {made['type']} connector now.")
+    _print_misspelled(wanted.config, rest.validation(wanted.config))
 
 
 @app.command("config")
@@ -180,80 +182,82 @@ def config(
     name: Name,
     changes: Annotated[
         list[str] | None,
-        typer.Argument(help="Settings to change; NAME= takes one away.", metavar="[NAME=VALUE]..."),
+        typer.Argument(help="Settings to change; NAME= removes one.", metavar="[NAME=VALUE]..."),
     ] = None,
     *,
     url: Url = WORKER,
     as_json: AsJson = False,
 ) -> None:
-    """Show a connector's config, or change some of it.
+    """Show a connector's config, or change parts of it.
 
     [dim]ottla connect config orders
     ottla connect config orders tasks.max=4 errors.tolerance=all[/dim]
     """
-    rest = Rest(url)
+    rest = ConnectRest(url)
     if changes:
-        patch = dict(_pair(each) for each in changes)
+        patch = dict(_pair(change) for change in changes)
         found = rest.ask("PATCH", "connectors", name, "config", body=patch)["config"]
     else:
         found = rest.get("connectors", name, "config")
     if as_json:
         print_json(found)
-    else:
-        print_table(("setting", "value"), [(escape(k), escape(v)) for k, v in found.items()])
+        return
+    print_table(("setting", "value"), [(escape(k), escape(v)) for k, v in found.items()])
+    if changes:
+        _print_misspelled(found, rest.validation(found))
 
 
 @app.command("pause")
 def pause(name: Name, *, url: Url = WORKER) -> None:
-    """Work no more for now; tasks keep what they have.
+    """Pause a connector; tasks keep their resources.
 
     [dim]ottla connect pause orders[/dim]
     """
-    Rest(url).ask("PUT", "connectors", name, "pause")
-    said(f"{escape(name)} is being paused.")
+    ConnectRest(url).ask("PUT", "connectors", name, "pause")
+    print_line(f"{escape(name)} is pausing.")
 
 
 @app.command("resume")
 def resume(name: Name, *, url: Url = WORKER) -> None:
-    """Go on, after a pause or a stop.
+    """Resume a connector after a pause or a stop.
 
     [dim]ottla connect resume orders[/dim]
     """
-    Rest(url).ask("PUT", "connectors", name, "resume")
-    said(f"{escape(name)} goes on.")
+    ConnectRest(url).ask("PUT", "connectors", name, "resume")
+    print_line(f"{escape(name)} is resuming.")
 
 
 @app.command("stop")
 def stop(name: Name, *, url: Url = WORKER) -> None:
-    """End its tasks; its config and its offsets stay, and its offsets may be changed.
+    """Stop a connector's tasks; its config and offsets stay, and its offsets can be changed.
 
     [dim]ottla connect stop orders[/dim]
     """
-    Rest(url).ask("PUT", "connectors", name, "stop")
-    said(f"{escape(name)} is being stopped.")
+    ConnectRest(url).ask("PUT", "connectors", name, "stop")
+    print_line(f"{escape(name)} is stopping.")
 
 
 @app.command("restart")
 def restart(
     name: Name,
     *,
-    task: Annotated[int | None, typer.Option("--task", help="This task alone.")] = None,
-    tasks: Annotated[bool, typer.Option("--tasks", help="Its tasks, too.")] = False,
-    failed: Annotated[bool, typer.Option("--failed", help="Only what has failed.")] = False,
+    task: Annotated[int | None, typer.Option("--task", help="Only this task.")] = None,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Its tasks as well.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that have failed.")] = False,
     url: Url = WORKER,
 ) -> None:
-    """Restart a connector, its tasks, or what of them has failed.
+    """Restart a connector, its tasks, or only those that have failed.
 
     [dim]ottla connect restart orders
     ottla connect restart orders --tasks --failed[/dim]
     """
-    rest = Rest(url)
+    rest = ConnectRest(url)
     if task is not None:
         rest.ask("POST", "connectors", name, "tasks", str(task), "restart")
     else:
         flags = {"includeTasks": _word(tasks), "onlyFailed": _word(failed)}
         rest.ask("POST", "connectors", name, "restart", **flags)
-    said(f"{escape(name)} is being restarted.")
+    print_line(f"{escape(name)} is restarting.")
 
 
 @app.command("delete")
@@ -262,81 +266,85 @@ def delete(name: Name, *, url: Url = WORKER) -> None:
 
     [dim]ottla connect delete orders[/dim]
     """
-    Rest(url).ask("DELETE", "connectors", name)
-    said(f"{escape(name)} is deleted.")
+    ConnectRest(url).ask("DELETE", "connectors", name)
+    print_line(f"{escape(name)} was deleted.")
 
 
 @app.command("topics")
 def topics(
     name: Name,
     *,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget which it has used.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget the topics it has used.")] = False,
     url: Url = WORKER,
 ) -> None:
-    """The topics that a connector has read or written.
+    """Show the topics that a connector has read or written.
 
     [dim]ottla connect topics orders
     ottla connect topics orders --reset[/dim]
     """
-    rest = Rest(url)
+    rest = ConnectRest(url)
     if reset:
         rest.ask("PUT", "connectors", name, "topics", "reset")
-    for each in rest.get("connectors", name, "topics")[name]["topics"]:
-        print(each)
+    for topic in rest.get("connectors", name, "topics")[name]["topics"]:
+        print(topic)
 
 
 @app.command("offsets")
 def offsets(
     name: Name,
     *,
-    reset: Annotated[bool, typer.Option("--reset", help="Begin anew: forget them.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Delete the offsets.")] = False,
     alter: Annotated[
         Path | None, typer.Option("--alter", help='A file: {"offsets": [...]}; - is stdin.')
     ] = None,
     url: Url = WORKER,
     as_json: AsJson = False,
 ) -> None:
-    """How far a connector has come; of one that is stopped it can be changed.
+    """Show a connector's offsets, or change those of a stopped connector.
 
     [dim]ottla connect offsets orders --json > there.json
     ottla connect stop orders
     ottla connect offsets orders --alter there.json
     ottla connect offsets orders --reset[/dim]
     """
-    rest = Rest(url)
+    rest = ConnectRest(url)
     if reset:
-        said(rest.ask("DELETE", "connectors", name, "offsets")["message"])
+        print_line(rest.ask("DELETE", "connectors", name, "offsets")["message"])
         return
     if alter is not None:
-        said(rest.ask("PATCH", "connectors", name, "offsets", body=_read(alter))["message"])
+        print_line(rest.ask("PATCH", "connectors", name, "offsets", body=_read(alter))["message"])
         return
     found = rest.get("connectors", name, "offsets")
     if as_json:
         print_json(found)
         return
-    rows = [(_fields(each["partition"]), _fields(each["offset"])) for each in found["offsets"]]
+    rows = [
+        (_fields(offset["partition"]), _fields(offset["offset"])) for offset in found["offsets"]
+    ]
     print_table(("partition", "offset"), rows)
 
 
 @app.command("plugins")
 def plugins(
     *,
-    every: Annotated[bool, typer.Option("--all", help="Converters and transforms, too.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Include converters and transforms.")
+    ] = False,
     url: Url = WORKER,
     as_json: AsJson = False,
 ) -> None:
-    """What connectors there are to choose from.
+    """List the installed connectors.
 
     [dim]ottla connect plugins
     ottla connect plugins --all --json[/dim]
     """
-    found = Rest(url).get("connector-plugins", connectorsOnly=_word(not every))
+    found = ConnectRest(url).get("connector-plugins", connectorsOnly=_word(not every))
     if as_json:
         print_json(found)
         return
     print_table(
         ("class", "type", "version"),
-        [(escape(each["class"]), each["type"], each.get("version", "")) for each in found],
+        [(escape(plugin["class"]), plugin["type"], plugin.get("version", "")) for plugin in found],
     )
 
 
@@ -347,32 +355,31 @@ def validate(
     url: Url = WORKER,
     as_json: AsJson = False,
 ) -> None:
-    """What is wrong with the config in a file; nothing is made.
+    """Validate the config in a file without creating a connector.
 
     [dim]ottla connect validate orders.json[/dim]
     """
+    from ottla.connect.connector_files import read_connector_file
     from ottla.connect.errors import ConfigException
-    from ottla.connect.files import wanted_of
 
     try:
-        wanted = dict(wanted_of(file).config)
+        wanted = dict(read_connector_file(file).config)
     except ConfigException as error:
         raise ToolError(str(error)) from None
-    kind = wanted.get("connector.class", "").rpartition(".")[2] or "Connector"
-    rest = Rest(url)
-    found = rest.ask("PUT", "connector-plugins", kind, "config", "validate", body=wanted)
+    found = ConnectRest(url).validation(wanted)
     if as_json:
         print_json(found)
         return
     rows = [
-        (escape(each["value"]["name"]), escape(told))
-        for each in found["configs"]
-        for told in each["value"]["errors"]
+        (escape(definition["value"]["name"]), escape(message))
+        for definition in found["configs"]
+        for message in definition["value"]["errors"]
     ]
     if rows:
         print_table(("setting", "error"), rows)
         raise typer.Exit(1)
-    said("[green]Nothing is wrong with it.[/]")
+    print_line("[green]The config is valid.[/]")
+    _print_misspelled(wanted, found)
 
 
 @app.command("worker")
@@ -384,7 +391,7 @@ def worker(
     *,
     bootstrap_server: Bootstrap = "",
     port: Annotated[
-        int, typer.Option(help="REST's: 8083; 0 for any that is free.", show_default=False)
+        int, typer.Option(help="The REST port: 8083; 0 for a free one.", show_default=False)
     ] = -1,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "",
     group_id: Annotated[str, typer.Option(help="Workers of one group share connectors.")] = "",
@@ -394,30 +401,30 @@ def worker(
     ] = [],  # noqa: B006  typer copies it
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
 ) -> None:
-    """Start a worker; those of one group share the connectors.
+    """Start a worker; workers of one group share the connectors.
 
     [dim]ottla connect worker
     ottla connect worker -b kafka:9092 --port 8084
     ottla connect worker connect-distributed.properties[/dim]
     """
-    need_spark("ottla connect worker")
+    require_spark("ottla connect worker")
     from ottla.connect.errors import ConnectException
-    from ottla.connect.process import log_to_terminal, run
+    from ottla.connect.worker_process import log_to_terminal, run_worker_process
 
-    told = dict(read_properties(properties)) if properties else {}
-    told |= {name: value or "" for name, value in map(_pair, override)}
+    config = dict(read_properties(properties)) if properties else {}
+    config |= {name: value or "" for name, value in map(_pair, override)}
     given = {
         "bootstrap.servers": bootstrap_server,
         "group.id": group_id,
         "ottla.connect.spark.master": master,
     }
-    told |= {name: value for name, value in given.items() if value}
+    config |= {name: value for name, value in given.items() if value}
     if host or port >= 0:
-        told["listeners"] = f"http://{host or '127.0.0.1'}:{8083 if port < 0 else port}"
-    told.setdefault("bootstrap.servers", "localhost:9092")
+        config["listeners"] = f"http://{host or '127.0.0.1'}:{8083 if port < 0 else port}"
+    config.setdefault("bootstrap.servers", "localhost:9092")
     log_to_terminal(verbose)
     try:
-        code = run(told, alone=False)
+        code = run_worker_process(config, alone=False)
     except ConnectException as error:
         raise ToolError(str(error)) from None
     raise typer.Exit(code)
@@ -430,9 +437,16 @@ def _colored(state: str) -> str:
 def _tasks(tasks: list[dict[str, Any]]) -> str:
     """`2 RUNNING, 1 FAILED`"""
     counts: dict[str, int] = {}
-    for each in tasks:
-        counts[each["state"]] = counts.get(each["state"], 0) + 1
+    for task in tasks:
+        counts[task["state"]] = counts.get(task["state"], 0) + 1
     return ", ".join(f"{count} {_colored(state)}" for state, count in counts.items())
+
+
+def _print_misspelled(config: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+    from ottla.connect.validation import misspelled
+
+    for sentence in misspelled(config, infos):
+        print_line(f"[yellow]warning[/] {escape(sentence)}")
 
 
 def _fields(found: dict[str, Any] | None) -> str:

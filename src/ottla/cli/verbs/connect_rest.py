@@ -1,32 +1,41 @@
-"""A Connect worker's REST, as the verbs ask it: a failure is a ToolError, with what to do."""
+"""The REST client of the verbs for Connect workers: failures are ToolErrors with a remedy."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ottla.cli.kafka.tool import ToolError
 from ottla.cli.verbs.rest_login import GIVEN, RestLogin
-from ottla.client import connect_worker
+from ottla.client import connect_client
 
 
-class Rest:
+class ConnectRest:
     def __init__(self, url: str) -> None:
         try:
             bare, login, tls = (GIVEN.get() or RestLogin()).at(url)
-            self._rest = connect_worker.Rest(bare, login=login, tls=tls)
-        except connect_worker.InvalidUrl as error:
+            self._rest = connect_client.ConnectClient(bare, login=login, tls=tls)
+        except connect_client.InvalidWorkerUrl as error:
             raise ToolError(f"--url {error}") from None
 
     def get(self, *path: str, **query: Any) -> Any:
         return self.ask("GET", *path, **query)
 
     def ask(self, method: str, *path: str, body: Any = None, **query: Any) -> Any:
-        """What the worker answers, or None where it answers with no more than a status."""
+        """The worker's answer, or None for a status without a body."""
         try:
             return self._rest.ask(method, *path, body=body, **query)
-        except connect_worker.Refused as error:
+        except connect_client.ConnectStatusError as error:
             raise ToolError(str(error)) from None
-        except connect_worker.Unreachable as error:
+        except connect_client.ConnectWorkerUnreachable as error:
             raise ToolError(
-                f"{error} `ottla connect worker` starts one; --url names another."
+                f"{error} `ottla connect worker` starts one; --url gives another address."
             ) from None
+
+    def validation(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The worker's answer to config/validate: each setting with its value and errors."""
+        kind = str(config.get("connector.class", "")).rpartition(".")[2] or "Connector"
+        found: dict[str, Any] = self.ask(
+            "PUT", "connector-plugins", kind, "config", "validate", body=dict(config)
+        )
+        return found

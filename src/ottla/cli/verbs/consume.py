@@ -1,4 +1,4 @@
-"""ottla consume: records of topics on standard output."""
+"""ottla consume: prints records of topics on standard output."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Annotated, Any
 
 import typer
 
+from ottla.cli.console import LOCALHOST, AsJson, Bootstrap, CommandConfig, console
 from ottla.cli.kafka.get_offsets import partitions_of
 from ottla.cli.kafka.tool import broken_pipe, read_properties
-from ottla.cli.output import LOCALHOST, AsJson, Bootstrap, CommandConfig, console
-from ottla.cli.verbs.places import time_of
+from ottla.cli.verbs.timestamps import parse_timestamp
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAt
-from ottla.client.record import Record, TopicPartition
+from ottla.client.record import ConsumerRecord, TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 
-HELP = """Print records as they come; `--exit` stops at the end.
+HELP = """Print records as they arrive; `--exit` stops at the end.
 
-[dim]ottla consume orders                             what comes from now on
-ottla consume orders --from beginning --exit     all there is
+[dim]ottla consume orders                             new records
+ottla consume orders --from beginning --exit     all records
 ottla consume orders --from 2026-01-31T12:00 -n 10
-ottla consume orders --group billing             go on where the group is
+ottla consume orders --group billing             continue at the group's offsets
 ottla consume orders --json | jq .value[/dim]
 """
 
@@ -38,13 +38,17 @@ def consume(
         str,
         typer.Option("--from", "-f", help="beginning, end, an offset, -N from the end, a time."),
     ] = "end",
-    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", help="Stop after this number of records.")
+    ] = None,
     exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end.")] = False,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Read as a group.")] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", help="Only this partition.")
     ] = None,
-    committed: Annotated[bool, typer.Option(help="Only what is committed.")] = False,
+    committed: Annotated[
+        bool, typer.Option(help="Only committed records (read_committed).")
+    ] = False,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -56,7 +60,7 @@ def consume(
         starts = {} if group else _starts(admin, partitions, start)
         ends = _ends(admin, partitions) if exit_at_end else {}
     reset = "earliest" if start == "beginning" else "latest"
-    reading = _Reading(ends, count, as_json=as_json)
+    reading = _RecordPrinter(ends, count, as_json=as_json)
     with Consumer(
         bootstrap_server, group=group, auto_offset_reset=reset, settings=settings
     ) as consumer:
@@ -70,27 +74,27 @@ def consume(
             sys.stdout.flush()
         except KeyboardInterrupt:
             pass
-        except BrokenPipeError:  # `| head` has what it wanted
+        except BrokenPipeError:  # `| head` has closed the pipe
             raise typer.Exit(broken_pipe()) from None
 
 
-class _Reading:
-    """Prints until there are enough, the ends are reached, or Ctrl-C."""
+class _RecordPrinter:
+    """Prints until there are enough records, the end offsets are reached, or Ctrl-C."""
 
     def __init__(
         self, ends: dict[TopicPartition, int], count: int | None, *, as_json: bool
     ) -> None:
-        self._ends = {each: end for each, end in ends.items() if end > 0}
+        self._ends = {partition: end for partition, end in ends.items() if end > 0}
         self._to_the_end = bool(ends)
         self._left = count
         self._as_json = as_json
         self._console = console()
 
     def skip(self, starts: dict[TopicPartition, int]) -> None:
-        """A partition that is read from its end has reached it."""
-        for each, start in starts.items():
-            if self._ends.get(each, -1) <= start:
-                self._ends.pop(each, None)
+        """A partition that is read from its end is complete."""
+        for partition, start in starts.items():
+            if self._ends.get(partition, -1) <= start:
+                self._ends.pop(partition, None)
 
     def run(self, consumer: Consumer) -> None:
         idle_since = time.monotonic()
@@ -98,7 +102,7 @@ class _Reading:
             record = consumer.poll(0.5)
             if record is None:
                 if self._to_the_end and time.monotonic() - idle_since > 10:
-                    return  # aborted records and markers count as offsets, and never come
+                    return  # aborted records and markers have offsets, but never arrive
                 continue
             idle_since = time.monotonic()
             self._print(record)
@@ -113,7 +117,7 @@ class _Reading:
     def _is_over(self) -> bool:
         return self._left == 0 or (self._to_the_end and not self._ends)
 
-    def _print(self, record: Record) -> None:
+    def _print(self, record: ConsumerRecord) -> None:
         if self._as_json:
             print(json.dumps(_as_object(record), ensure_ascii=False))
         elif not sys.stdout.isatty():
@@ -131,18 +135,20 @@ class _Reading:
 def _partitions(admin: Admin, topics: list[str], partition: int | None) -> list[TopicPartition]:
     names = admin.topics.names()
     wanted = []
-    for each in topics:
-        if each.startswith("^"):
-            wanted += [name for name in names if re.fullmatch(each, name)]
-        elif each in names:
-            wanted.append(each)
+    for topic in topics:
+        if topic.startswith("^"):
+            wanted += [name for name in names if re.fullmatch(topic, name)]
+        elif topic in names:
+            wanted.append(topic)
         else:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise KafkaError(code, f"topic {each} does not exist")
+            raise KafkaError(code, f"topic {topic} does not exist")
     found = partitions_of(admin, wanted)
     if partition is None:
         return found
-    chosen = [each for each in found if each.partition == partition]
+    chosen = [
+        found_partition for found_partition in found if found_partition.partition == partition
+    ]
     if not chosen:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         raise KafkaError(code, f"{', '.join(topics)} has no partition {partition}")
@@ -152,7 +158,7 @@ def _partitions(admin: Admin, topics: list[str], partition: int | None) -> list[
 def _starts(
     admin: Admin, partitions: list[TopicPartition], start: str
 ) -> dict[TopicPartition, int]:
-    """Where to begin: `beginning`, `end`, `17`, `-5` (the last five), or a time."""
+    """The first offsets: `beginning`, `end`, `17`, `-5` (the last five), or a time."""
     first = _offsets(admin, partitions, EARLIEST)
     last = _offsets(admin, partitions, LATEST)
     if start == "beginning":
@@ -162,12 +168,15 @@ def _starts(
     if re.fullmatch(r"-?\d+", start):
         offset = int(start)
         return {
-            each: max(first[each], last[each] + offset if offset < 0 else offset)
-            for each in partitions
+            partition: max(first[partition], last[partition] + offset if offset < 0 else offset)
+            for partition in partitions
         }
     words = "beginning, end, an offset, -N"
-    since = _offsets(admin, partitions, time_of(start, "--from", words))
-    return {each: since[each] if since[each] >= 0 else last[each] for each in partitions}
+    since = _offsets(admin, partitions, parse_timestamp(start, "--from", words))
+    return {
+        partition: since[partition] if since[partition] >= 0 else last[partition]
+        for partition in partitions
+    }
 
 
 def _ends(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -178,14 +187,14 @@ def _offsets(
     admin: Admin, partitions: list[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, int]:
     found = {}
-    for each, at in admin.offsets.find(partitions, time_ms).items():
+    for partition, at in admin.offsets.find(partitions, time_ms).items():
         if not isinstance(at, OffsetAt):
             raise at
-        found[each] = at.offset
+        found[partition] = at.offset
     return found
 
 
-def _as_object(record: Record) -> dict[str, object]:
+def _as_object(record: ConsumerRecord) -> dict[str, object]:
     return {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,4 +1,4 @@
-"""ottla down: end what `ottla up` has started."""
+"""ottla down: stops what `ottla up` has started."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ottla.cli.local.bring_down import bring_down
 from ottla.cli.local.stack import UP, stack_of
 from ottla.cli.verbs.up import DATA
 
-HELP: Final = """End what `ottla up` has started, in any terminal; data stay.
+HELP: Final = """Stop what `ottla up` has started, in any terminal; the data stays.
 
-Only processes that `ottla up` has recorded are ended, each checked by its
+Only processes that `ottla up` has recorded are stopped, each checked by its
 pid and start time.
 
 [dim]ottla down
@@ -22,7 +22,7 @@ ottla down --data ./ottla-data[/dim]
 
 Data = Annotated[
     Path | None,
-    typer.Option(help="The folder given to `up`; without it, the one that runs.", show_default=""),
+    typer.Option(help="The data folder of `up`; default: the running one.", show_default=""),
 ]
 
 

@@ -1,4 +1,4 @@
-"""ottla dump-log: what is in the files of a log."""
+"""ottla dump-log: prints the files of a log."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ottla.cli.console import AsJson
 from ottla.cli.kafka.dump_log import main as kafka_dump_log
 from ottla.cli.kafka.tool import ToolError, broken_pipe
-from ottla.cli.output import AsJson
 from ottla.storage import dump
 from ottla.storage.checkpoints import DamagedError
 
@@ -31,19 +31,21 @@ def dump_log(
     *,
     records: Annotated[bool, typer.Option("--records", "-r", help="Records too.")] = False,
     contents: Annotated[
-        bool, typer.Option("--contents", "-c", help="Keys and values too.")
+        bool, typer.Option("--contents", "-c", help="Include keys and values.")
     ] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="It is __consumer_offsets.")] = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Decode records of __consumer_offsets.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    files = [each for path in paths for each in _files(path)]
+    files = [file for path in paths for file in _files(path)]
     if as_json:
         try:
             for path in files:
                 for found in _objects(path, records=records or contents):
                     print(json.dumps(found, ensure_ascii=False))
             sys.stdout.flush()
-        except BrokenPipeError:  # `| head` has what it wanted
+        except BrokenPipeError:  # `| head` has closed the pipe
             raise typer.Exit(broken_pipe()) from None
         return
     words = ["--files", ",".join(map(str, files))]
@@ -62,13 +64,13 @@ def _files(path: Path) -> list[Path]:
         return [path]
     found = sorted(path.glob("*.log"))
     if not found:
-        raise ToolError(f"{path} has no segments: it is not the folder of a partition")
+        raise ToolError(f"{path} has no segments, so it is not the folder of a partition")
     return found
 
 
 def _objects(path: Path, *, records: bool) -> Iterator[dict[str, Any]]:
     if path.suffix != ".log":
-        for line in list(dump.lines(str(path)))[1:]:
+        for line in list(dump.dump_lines(str(path)))[1:]:
             yield {"file": str(path), "line": line}
         return
     try:
@@ -100,13 +102,13 @@ def _batch(batch: dump.DumpedBatch, *, records: bool) -> dict[str, Any]:
     if records and batch.is_valid:
         shown["records"] = [
             {
-                "offset": each.offset,
-                "timestamp": each.timestamp,
-                "key": _text(each.key),
-                "value": _text(each.value),
-                "headers": {name: _text(data) for name, data in each.headers},
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "key": _text(record.key),
+                "value": _text(record.value),
+                "headers": {name: _text(data) for name, data in record.headers},
             }
-            for each in batch.records()
+            for record in batch.records()
         ]
     return shown
 

@@ -1,4 +1,4 @@
-"""How far a group has read, whether consumers, share consumers or tasks are in it."""
+"""The progress of a group: of consumers, share consumers or tasks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Literal, overload
 
 from ottla.client.admin import Admin
-from ottla.client.describing import GroupDescription
+from ottla.client.group_descriptions import GroupDescription
 from ottla.client.offsets import OffsetAt
 from ottla.client.record import TopicPartition
-from ottla.client.shares import ShareOffset
+from ottla.client.share_groups import ShareOffset
 from ottla.errors import ErrorCode, KafkaError
 
 Row = dict[str, int | str | None]
@@ -21,8 +21,8 @@ def described(admin: Admin, name: str) -> GroupDescription: ...
 @overload
 def described(admin: Admin, name: str, *, may_miss: Literal[True]) -> GroupDescription | None: ...
 def described(admin: Admin, name: str, *, may_miss: bool = False) -> GroupDescription | None:
-    """A group of any type, whose type only its broker knows."""
-    kinds = {each.name: each.type for each in admin.groups.list_all()}
+    """A group of any type, which only its coordinator knows."""
+    kinds = {group.name: group.type for group in admin.groups.list_all()}
     group: GroupDescription | KafkaError
     if kinds.get(name) == "Share":
         group = admin.shares.describe(name)[name]
@@ -41,24 +41,24 @@ def described(admin: Admin, name: str, *, may_miss: bool = False) -> GroupDescri
 
 
 def progress(admin: Admin, group: GroupDescription) -> list[Row]:
-    """Each partition that the group has offsets of, or that a member reads."""
+    """The partitions that the group has offsets for, or that a member reads."""
     shared = group.type == "Share"
     current = current_offsets(admin, group.name, shared=shared)
-    # Behind a share group's start lie records that are done: its broker counts, we can't.
+    # Records after a share group's start offset may be done: only its broker can count the lag.
     lags = _share_lags(admin, group.name) if shared else {}
-    readers = {each: member for member in group.members for each in member.assignment}
-    crowd = Counter(each for member in group.members for each in member.assignment)
+    readers = {partition: member for member in group.members for partition in member.assignment}
+    crowd = Counter(partition for member in group.members for partition in member.assignment)
     partitions = sorted(set(current) | set(readers))
     ends = admin.offsets.find(partitions)
     rows: list[Row] = []
-    for each in partitions:
-        at = ends[each]
+    for partition in partitions:
+        at = ends[partition]
         end = at.offset if isinstance(at, OffsetAt) else None
-        offset = current.get(each)
-        reader = readers.get(each)
+        offset = current.get(partition)
+        reader = readers.get(partition)
         row: Row = {
-            "topic": each.topic,
-            "partition": each.partition,
+            "topic": partition.topic,
+            "partition": partition.partition,
             "offset": offset,
             "end": end,
             "lag": None if offset is None or end is None else end - offset,
@@ -66,25 +66,25 @@ def progress(admin: Admin, group: GroupDescription) -> list[Row]:
             "client": reader.client_id if reader else None,
             "host": reader.host if reader else None,
         }
-        if shared:  # members read it together
+        if shared:  # several members read the same partition
             row = {key: row[key] for key in ("topic", "partition", "offset", "end")}
-            row |= {"lag": lags.get(each), "members": crowd[each]}
+            row |= {"lag": lags.get(partition), "members": crowd[partition]}
         rows.append(row)
     return rows
 
 
 def _share_lags(admin: Admin, name: str) -> dict[TopicPartition, int | None]:
     found = admin.shares.offsets(name)
-    return {each: at.lag for each, at in found.items() if isinstance(at, ShareOffset)}
+    return {partition: at.lag for partition, at in found.items() if isinstance(at, ShareOffset)}
 
 
 def current_offsets(admin: Admin, name: str, *, shared: bool) -> dict[TopicPartition, int]:
-    """What consumers have committed; where a share group starts."""
+    """Committed offsets, or a share group's start offsets."""
     if not shared:
-        return {each: found.offset for each, found in admin.groups.offsets(name).items()}
+        return {partition: found.offset for partition, found in admin.groups.offsets(name).items()}
     return {
-        each: found.start_offset
-        for each, found in admin.shares.offsets(name).items()
+        partition: found.start_offset
+        for partition, found in admin.shares.offsets(name).items()
         if isinstance(found, ShareOffset) and found.start_offset is not None
     }
 
@@ -95,6 +95,6 @@ def alter_offsets(
     if not shared:
         admin.groups.alter_offsets(name, plan)
         return
-    for each, error in admin.shares.alter_offsets(name, plan).items():
+    for partition, error in admin.shares.alter_offsets(name, plan).items():
         if error is not None:
-            raise KafkaError(error.code, f"{each}: {error}")
+            raise KafkaError(error.code, f"{partition}: {error}")

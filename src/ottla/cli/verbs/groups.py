@@ -7,20 +7,20 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ottla.cli.kafka.group_offsets import new_offsets, topic_partitions
-from ottla.cli.kafka.group_report import assignment_text
-from ottla.cli.kafka.options import Option, Options
-from ottla.cli.kafka.share_redrive import show_progress, told
-from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import (
+from ottla.cli.console import (
     LOCALHOST,
     AsJson,
     Bootstrap,
     CommandConfig,
     print_json,
+    print_line,
     print_table,
-    said,
 )
+from ottla.cli.kafka.group_offsets import new_offsets, topic_partitions
+from ottla.cli.kafka.group_report import assignment_text
+from ottla.cli.kafka.options import Option, Options
+from ottla.cli.kafka.share_redrive import show_progress, summary_text
+from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.verbs.group_progress import (
     Row,
     alter_offsets,
@@ -28,9 +28,9 @@ from ottla.cli.verbs.group_progress import (
     described,
     progress,
 )
-from ottla.cli.verbs.places import time_of
+from ottla.cli.verbs.timestamps import parse_timestamp
 from ottla.client.admin import Admin
-from ottla.client.describing import GroupDescription
+from ottla.client.group_descriptions import GroupDescription
 from ottla.client.record import TopicPartition
 from ottla.client.redrive import RedriveFilter
 from ottla.errors import ErrorCode, KafkaError
@@ -55,7 +55,8 @@ _TYPES = ("classic", "consumer", "share", "streams")
 def list_groups(
     *,
     kind: Annotated[
-        str | None, typer.Option("--type", help="classic, consumer, share or streams; none: all.")
+        str | None,
+        typer.Option("--type", help="classic, consumer, share or streams; default: all."),
     ] = None,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
@@ -71,15 +72,15 @@ def list_groups(
     with _admin(bootstrap_server, command_config) as admin:
         found = admin.groups.list_all()
     groups = sorted(
-        (each for each in found if kind is None or each.type.lower() == kind.lower()),
-        key=lambda each: each.name,
+        (group for group in found if kind is None or group.type.lower() == kind.lower()),
+        key=lambda group: group.name,
     )
     if as_json:
         print_json(groups)
         return
     rows = [
-        (f"[cyan]{escape(each.name)}[/]", _colored(each.state), each.type, each.protocol or "-")
-        for each in groups
+        (f"[cyan]{escape(group.name)}[/]", _colored(group.state), group.type, group.protocol or "-")
+        for group in groups
     ]
     print_table(["group", "state", "type", "protocol"], rows)
 
@@ -92,7 +93,7 @@ def describe(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who is in a group, and how far it has read.
+    """Show a group's members and its progress.
 
     [dim]ottla groups describe billing
     ottla groups describe billing --json[/dim]
@@ -125,14 +126,14 @@ def describe(
                 _number(row["offset"]),
                 _number(row["end"]),
                 _lag(row["lag"]),
-                *(_number(row[each.removeprefix(">")]) for each in readers),
+                *(_number(row[column.removeprefix(">")]) for column in readers),
             )
             for row in rows
         ],
     )
-    idle = [each for each in group.members if not each.assignment]
+    idle = [member_ for member_ in group.members if not member_.assignment]
     for member in idle:
-        said(f"  [dim]idle:[/] {escape(member.id)} {member.host}")
+        print_line(f"  [dim]idle:[/] {escape(member.id)} {member.host}")
 
 
 @app.command()
@@ -143,7 +144,7 @@ def members(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a group's members: what each reads, and what it is to read next.
+    """Show a group's members: their partitions and their targets.
 
     [dim]ottla groups members billing[/dim]
     """
@@ -157,28 +158,31 @@ def members(
         ["member", "client", "host", "instance", ">epoch", "reads", "is to read"],
         [
             (
-                f"[cyan]{escape(each.id)}[/]",
-                escape(each.client_id),
-                each.host,
-                escape(each.instance_id or "-"),
-                _number(each.epoch),
-                assignment_text(each.assignment),
-                "-" if each.target is None else assignment_text(each.target),
+                f"[cyan]{escape(member.id)}[/]",
+                escape(member.client_id),
+                member.host,
+                escape(member.instance_id or "-"),
+                _number(member.epoch),
+                assignment_text(member.assignment),
+                "-" if member.target is None else assignment_text(member.target),
             )
-            for each in group.members
+            for member in group.members
         ],
     )
 
 
 @app.command()
 def reset(
-    name: Annotated[str, typer.Argument(help="The group; it must have no members.")],
+    name: Annotated[str, typer.Argument(help="The group, which must have no members.")],
     *,
     to: Annotated[str, typer.Option(help="earliest, latest, an offset, +N or -N, or a time.")],
     topic: Annotated[
-        list[str], typer.Option("--topic", "-t", help="topic or topic:0,1; none: all that it read.")
+        list[str],
+        typer.Option(
+            "--topic", "-t", help="topic or topic:0,1; default: all it has read.", metavar="TOPIC"
+        ),
     ] = [],  # noqa: B006
-    dry_run: Annotated[bool, typer.Option(help="Only show what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only show what would change.")] = False,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -198,20 +202,22 @@ def reset(
         current = current_offsets(admin, name, shared=shared)
         partitions = _chosen(admin, topic) if topic else sorted(current)
         if not partitions:
-            raise ToolError(f"group {name} has no offsets; name what to set by --topic")
+            raise ToolError(f"group {name} has no offsets; name topics with --topic")
         plan = new_offsets(admin, scenario, partitions, current)
         if not dry_run:
             alter_offsets(admin, name, plan, shared=shared)
     if as_json:
-        print_json([{**each._asdict(), "offset": offset} for each, offset in plan.items()])
+        print_json(
+            [{**partition._asdict(), "offset": offset} for partition, offset in plan.items()]
+        )
         return
     rows = [
-        (each.topic, each.partition, _number(current.get(each)), f"{offset:,}")
-        for each, offset in plan.items()
+        (partition.topic, partition.partition, _number(current.get(partition)), f"{offset:,}")
+        for partition, offset in plan.items()
     ]
     print_table(["topic", ">partition", ">from", ">to"], rows)
     if dry_run:
-        said("[yellow]nothing was changed[/] (--dry-run)")
+        print_line("[yellow]nothing was changed[/] (--dry-run)")
 
 
 @app.command()
@@ -219,7 +225,10 @@ def redrive(
     name: Annotated[str, typer.Argument(help="The share group.")],
     *,
     topic: Annotated[
-        list[str], typer.Option("--topic", "-t", help="Only records of this topic; may be again.")
+        list[str],
+        typer.Option(
+            "--topic", "-t", help="Only records of this topic; repeatable.", metavar="TOPIC"
+        ),
     ] = [],  # noqa: B006
     since: Annotated[
         str | None, typer.Option("--from", help="Only letters since this time.")
@@ -227,21 +236,21 @@ def redrive(
     until: Annotated[
         str | None, typer.Option("--to", help="Only letters before this time.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many at most.")] = None,
-    dry_run: Annotated[bool, typer.Option(help="Only show what would be done.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="The maximum number of letters.")] = None,
+    dry_run: Annotated[bool, typer.Option(help="Only count.")] = False,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send a share group's dead letters back to the topics that they came from, exactly once.
+    """Send a share group's dead letters back to their source topics, exactly once.
 
     [dim]ottla groups redrive workers --dry-run
     ottla groups redrive workers --topic jobs --from 2026-01-31T12:00 --limit 100[/dim]
     """
     choice = RedriveFilter(
         tuple(topic),
-        None if since is None else time_of(since, "--from", "a date"),
-        None if until is None else time_of(until, "--to", "a date"),
+        None if since is None else parse_timestamp(since, "--from", "a date"),
+        None if until is None else parse_timestamp(until, "--to", "a date"),
         limit,
     )
     with _admin(bootstrap_server, command_config) as admin:
@@ -251,8 +260,8 @@ def redrive(
             {
                 "dead_letter_topic": summary.dead_letter_topic,
                 "redriven": [
-                    {**each._asdict(), "count": count}
-                    for each, count in sorted(summary.redriven.items())
+                    {**partition._asdict(), "count": count}
+                    for partition, count in sorted(summary.redriven.items())
                 ],
                 "filtered": summary.filtered,
                 "lost": summary.lost,
@@ -261,12 +270,12 @@ def redrive(
         )
         return
     rows = [
-        (escape(each.topic), each.partition, f"{count:,}")
-        for each, count in sorted(summary.redriven.items())
+        (escape(partition.topic), partition.partition, f"{count:,}")
+        for partition, count in sorted(summary.redriven.items())
     ]
     if rows:
         print_table(["topic", ">partition", ">redriven"], rows)
-    said(escape(told(summary, dry_run=dry_run)))
+    print_line(escape(summary_text(summary, dry_run=dry_run)))
 
 
 @app.command()
@@ -288,7 +297,7 @@ def delete(
     for name, error in results.items():
         if error is not None:
             raise KafkaError(error.code, f"{name}: {str(error).removeprefix('Broker: ')}")
-        said(f"deleted group [cyan]{escape(name)}[/]")
+        print_line(f"deleted group [cyan]{escape(name)}[/]")
 
 
 def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
@@ -297,14 +306,14 @@ def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
 
 def _chosen(admin: Admin, words: list[str]) -> list[TopicPartition]:
     known = admin.topics.names()
-    for name in (each.partition(":")[0] for each in words):
+    for name in (word.partition(":")[0] for word in words):
         if name not in known:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
     return topic_partitions(admin, words)
 
 
 def _scenario(to: str) -> Options:
-    """Kafka's own option for each form of `--to`."""
+    """The option of Kafka's tool for each form of `--to`."""
     words = {"earliest": ["--to-earliest"], "latest": ["--to-latest"]}.get(to)
     if words is None:
         if to[:1] in "+-" and to[1:].isdigit():
@@ -312,13 +321,13 @@ def _scenario(to: str) -> Options:
         elif to.isdigit():
             words = ["--to-offset", to]
         else:
-            time_of(to, "--to", "earliest, latest, an offset, +N, -N")
+            parse_timestamp(to, "--to", "earliest, latest, an offset, +N, -N")
             words = ["--to-datetime", to if "T" in to else f"{to}T00:00:00"]
     known = [
         Option("to-earliest", ""),
         Option("to-latest", ""),
-        *(Option(each, "", "value") for each in ("shift-by", "to-offset", "to-datetime")),
-        *(Option(each, "", "value") for each in ("by-duration", "from-file", "to-current")),
+        *(Option(name, "", "value") for name in ("shift-by", "to-offset", "to-datetime")),
+        *(Option(name, "", "value") for name in ("by-duration", "from-file", "to-current")),
     ]
     return Options(known, words)
 
@@ -326,7 +335,7 @@ def _scenario(to: str) -> Options:
 def _title(group: GroupDescription, rows: list[Row]) -> None:
     lag = f", lag {sum(int(row['lag'] or 0) for row in rows):,}" if rows else ""
     epoch = "" if group.epoch is None else f", epoch {group.epoch}"
-    said(
+    print_line(
         f"[bold cyan]{escape(group.name)}[/]  {_colored(group.state)}  [dim]{group.type.lower()},"
         f" {group.assignor or 'no assignor'}, coordinator {group.coordinator.id}{epoch},"
         f" {_members(group)}{lag}[/]"

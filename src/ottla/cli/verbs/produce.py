@@ -1,4 +1,4 @@
-"""ottla produce: records from the command line, a file or standard input."""
+"""ottla produce: sends records from the command line, a file or standard input."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from ottla.cli.console import LOCALHOST, AsJson, Bootstrap, CommandConfig
 from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import LOCALHOST, AsJson, Bootstrap, CommandConfig
-from ottla.client.producer import Producer, Sending
+from ottla.client.producer import FutureRecordMetadata, Producer
 from ottla.client.protocol.probe import probe
 
-HELP = """Send records: each VALUE, or each line of standard input.
+HELP = """Send each VALUE, or each line of standard input, as a record.
 
 [dim]ottla produce orders 'first' 'second'
 ottla produce orders --key customer-7 '{"total": 12}'
@@ -22,7 +22,7 @@ ottla produce orders --key-separator : < lines.txt
 ottla produce orders --from-json < records.jsonl   (key, value, headers, partition)[/dim]
 """
 
-_DELIVERIES = ("at_least_once", "at_most_once")  # the third takes a transactional id
+_DELIVERIES = ("at_least_once", "at_most_once")  # exactly_once needs a transactional id
 
 Headers = Annotated[
     list[str], typer.Option("--header", "-H", help="A header.", metavar="NAME=VALUE")
@@ -31,15 +31,17 @@ Headers = Annotated[
 
 def produce(
     topic: Annotated[str, typer.Argument(help="The topic to send to.")],
-    values: Annotated[list[str] | None, typer.Argument(help="Values; none: read lines.")] = None,
+    values: Annotated[
+        list[str] | None, typer.Argument(help="Values; default: lines of standard input.")
+    ] = None,
     *,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of each record.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all records.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option(help="What stands between key and value in a line.")
+        str | None, typer.Option(help="The separator of key and value in a line.")
     ] = None,
     header: Headers = [],  # noqa: B006
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="The partition; none: by the key.")
+        int | None, typer.Option("--partition", "-p", help="The partition; default: by the key.")
     ] = None,
     from_json: Annotated[bool, typer.Option("--from-json", help="Lines are JSON objects.")] = False,
     delivery: Annotated[str, typer.Option(help="at_least_once or at_most_once.")] = "at_least_once",
@@ -55,11 +57,11 @@ def produce(
     probe(bootstrap_server, settings)
     common = {
         "key": key,
-        "headers": dict(_pair(each) for each in header),
+        "headers": dict(_pair(pair) for pair in header),
         "partition": partition,
     }
     records = (
-        ({**common, "value": each} for each in values)
+        ({**common, "value": value} for value in values)
         if values
         else _lines(common, key_separator=key_separator, as_json=from_json)
     )
@@ -67,7 +69,7 @@ def produce(
     with Producer(
         bootstrap_server, key=str, value=str, delivery=delivery, settings=settings
     ) as producer:
-        sendings: list[Sending] = []
+        sendings: list[FutureRecordMetadata] = []
         for record in records:
             sendings.append(_send(producer, topic, record))
             count += 1
@@ -81,7 +83,7 @@ def produce(
         print(f"{count} record{plural} sent to {topic}", file=sys.stderr)
 
 
-def _send(producer: Producer[str, str], topic: str, record: dict[str, Any]) -> Sending:
+def _send(producer: Producer[str, str], topic: str, record: dict[str, Any]) -> FutureRecordMetadata:
     return producer.send(
         topic,
         record.get("value"),
@@ -130,13 +132,13 @@ def _object(text: str, number: int) -> dict[str, Any]:
     return found
 
 
-def _wait(sendings: list[Sending]) -> None:
+def _wait(sendings: list[FutureRecordMetadata]) -> None:
     for sending in sendings:
         sending.result()
     sendings.clear()
 
 
-def _print_delivered(sendings: list[Sending]) -> None:
+def _print_delivered(sendings: list[FutureRecordMetadata]) -> None:
     for sending in sendings:
         at = sending.result()
         found = {

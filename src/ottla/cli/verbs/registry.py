@@ -1,4 +1,4 @@
-"""ottla registry: a schema registry for any Kafka cluster."""
+"""ottla registry: starts a schema registry for any Kafka cluster."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from ottla.auth.audit import LOGGER as AUDIT
-from ottla.cli.extras import need
+from ottla.cli.console import CommandConfig, print_line
+from ottla.cli.extras import require_extra
 from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import CommandConfig, said
 
-HELP: Final = """Start a schema registry: Confluent's REST, with its state in the topic _schemas.
+HELP: Final = """Start a schema registry: Confluent's REST API, with its state in topic _schemas.
 
-Start as many as you like for one cluster: all of them answer everything.
+Any number of them may serve one cluster: each answers every request.
 
 [dim]# on 127.0.0.1:8081, with the broker on localhost:9092
 ottla registry
@@ -37,27 +37,27 @@ def registry(
     ] = None,
     *,
     bootstrap_server: Annotated[
-        str, typer.Option("--bootstrap-server", "-b", help="Broker(s) to connect to.")
+        str, typer.Option("--bootstrap-server", "-b", help="The brokers to connect to.")
     ] = "",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "",
     port: Annotated[
-        int, typer.Option(help="The port; 0 for any that is free.", show_default=False)
+        int, typer.Option(help="The port: 8081; 0 for a free one.", show_default=False)
     ] = -1,
     command_config: CommandConfig = None,
     override: Annotated[
         list[str], typer.Option("--override", help="Set a property.", metavar="NAME=VALUE")
     ] = [],  # noqa: B006  typer copies it
 ) -> None:
-    need("ottla registry", "registry")
+    require_extra("ottla registry", "registry")
     from dataclasses import replace
 
     from ottla.registry.settings import settings_of
 
     started_at = time.perf_counter()
-    told = dict(read_properties(properties)) | dict(_property(each) for each in override)
+    config = dict(read_properties(properties)) | dict(_property(pair) for pair in override)
     if bootstrap_server:
-        told["kafkastore.bootstrap.servers"] = bootstrap_server
-    settings = settings_of(told, dict(read_properties(command_config)))
+        config["kafkastore.bootstrap.servers"] = bootstrap_server
+    settings = settings_of(config, dict(read_properties(command_config)))
     settings = replace(
         settings, host=host or settings.host, port=settings.port if port < 0 else port
     )
@@ -72,7 +72,7 @@ def registry(
         raise ToolError(f"cannot listen on {said_why}") from None
     with server:
         took_ms = (time.perf_counter() - started_at) * 1000
-        said(f"schema registry at {server.url} (started in {took_ms:.0f} ms)")
+        print_line(f"schema registry at {server.url} (started in {took_ms:.0f} ms)")
         stop.wait()
 
 

@@ -1,4 +1,4 @@
-"""Logins of the verbs at a REST server: `user:password@` in the URL, --user, a file, a variable."""
+"""The login at a REST server: `user:password@` in the URL, --user, a file, a variable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.password import ask_password
-from ottla.client.connect_worker import Login
+from ottla.client.connect_client import Login
 from ottla.client.tls import client_context
 
 USER_INFO: Final = "basic.auth.user.info"
@@ -24,7 +24,7 @@ Config = Annotated[str | None, typer.Option("--config", help=CONFIG_HELP, metava
 
 @dataclass(frozen=True, slots=True)
 class RestLogin:
-    """What a command line says of logins; `at` adds what a URL says."""
+    """The login of a command line; `at` adds that of a URL."""
 
     user: str = ""
     config: str | None = None
@@ -45,17 +45,17 @@ class RestLogin:
 
 
 GIVEN: ContextVar[RestLogin | None] = ContextVar("rest_login", default=None)
-"""What stands before a command: `ottla connect --user ann list`."""
+"""The login in front of a command: `ottla connect --user ann list`."""
 
 
 def split_login(url: str) -> tuple[str, Login | None]:
-    """`https://ann:secret@host` without what stands before the @."""
+    """`https://ann:secret@host` without its login, and the login."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.username is None:
         return url, None
-    place = parts.netloc.rpartition("@")[2]
+    address = parts.netloc.rpartition("@")[2]
     login = Login(unquote(parts.username), unquote(parts.password or ""))
-    return parts._replace(netloc=place).geturl(), login
+    return parts._replace(netloc=address).geturl(), login
 
 
 def _login(text: str) -> Login | None:

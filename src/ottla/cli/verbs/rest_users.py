@@ -1,4 +1,4 @@
-"""ottla rest-users: the users' file of the SQL's and of Connect's REST."""
+"""ottla rest-users: edits the users' file of the REST servers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.console import print_line
 from ottla.cli.kafka.tool import ToolError
-from ottla.cli.output import said
 from ottla.cli.password import ask_password
 from ottla.config import parse_properties
 from ottla.rest.users import ADMIN, hash_password
 
 app = typer.Typer(
-    help="""Users of the REST of `ottla sql-server`, `ottla connect worker` and `ottla registry`.
+    help="""Users of the REST servers of ottla sql-server, ottla connect worker and ottla registry.
 
 [dim]ottla rest-users add users.properties ann --role admin
 ottla rest-users add users.properties rob --role read-only
@@ -34,30 +34,33 @@ def add(
     name: Name,
     *,
     role: Annotated[
-        list[str], typer.Option("--role", help="admin, read-only, or one of your own.")
+        list[str],
+        typer.Option("--role", help="admin, read-only, or any other role.", metavar="ROLE"),
     ] = [ADMIN],  # noqa: B006
     password: Annotated[
         str,
-        typer.Option(envvar="OTTLA_REST_PASSWORD", help="Asked for if it is not given."),
+        typer.Option(
+            envvar="OTTLA_REST_PASSWORD", help="The command asks for it if it is not given."
+        ),
     ] = "",
 ) -> None:
-    """Add a user, or give one another password and other roles.
+    """Add a user, or replace a user's password and roles.
 
     [dim]ottla rest-users add users.properties ann
     ottla rest-users add users.properties rob --role read-only[/dim]
     """
-    if not name or any(each in name for each in ":=,# \t\n") or any("," in each for each in role):
+    if not name or any(item in name for item in ":=,# \t\n") or any("," in item for item in role):
         raise ToolError("a name has no spaces, and none of : = , #; a role has no comma")
     password = password or ask_password("Password", twice=True)
     users = _users(file)
     users[name] = ",".join([hash_password(password), *role])
     _write(file, users)
-    said(f"User {name} is in {file}, with the roles {', '.join(role)}.")
+    print_line(f"User {name} is in {file}, with the roles {', '.join(role)}.")
 
 
 @app.command("remove")
 def remove(file: File, name: Name) -> None:
-    """Take a user away; servers that run notice it at once.
+    """Remove a user; running servers notice it at once.
 
     [dim]ottla rest-users remove users.properties rob[/dim]
     """
@@ -65,7 +68,7 @@ def remove(file: File, name: Name) -> None:
     if users.pop(name, None) is None:
         raise ToolError(f"{file} has no user {name}")
     _write(file, users)
-    said(f"User {name} is no longer in {file}.")
+    print_line(f"User {name} is no longer in {file}.")
 
 
 def _users(file: Path) -> dict[str, str]:
@@ -76,7 +79,7 @@ def _users(file: Path) -> dict[str, str]:
 
 
 def _write(file: Path, users: dict[str, str]) -> None:
-    """Whole or not at all, and for its owner alone."""
+    """Atomically, and readable only by its owner."""
     text = "".join(f"{name}={value}\n" for name, value in users.items())
     new = file.with_name(f".{file.name}.new")
     try:

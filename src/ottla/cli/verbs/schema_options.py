@@ -1,4 +1,4 @@
-"""The options that several `ottla schemas` commands have."""
+"""The common options of `ottla schemas` commands."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Registry = Annotated[
 Subject = Annotated[str, typer.Argument(help="The subject.", metavar="SUBJECT")]
 File = Annotated[str, typer.Argument(help=".avsc, .json or .proto; - for standard input.")]
 Kind = Annotated[
-    str, typer.Option("--type", "-t", help="avro, json or protobuf, if FILE's name does not say.")
+    str, typer.Option("--type", "-t", help="avro, json or protobuf; default: by FILE's name.")
 ]
 References = Annotated[
     list[str],
     typer.Option(
-        "--reference", help="A schema that this one uses.", metavar="NAME=SUBJECT:VERSION"
+        "--reference", help="A schema that this one refers to.", metavar="NAME=SUBJECT:VERSION"
     ),
 ]
 Version = Annotated[str, typer.Option("--version", "-v", help="A number, or latest.")]

@@ -1,4 +1,4 @@
-"""A schema registry as the verbs ask it: a failure is a ToolError, with what to do."""
+"""The client of the verbs for schema registries: failures are ToolErrors with a remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.verbs.rest_login import GIVEN, USER_INFO, RestLogin
-from ottla.client.schema_registry import RegistryError, SchemaRegistry
+from ottla.client.schema_registry import SchemaRegistry, SchemaRegistryError
 from ottla.errors import KafkaError
 from ottla.schemas.invalid_schema import InvalidSchema
 from ottla.schemas.schema_types import Reference
@@ -21,10 +21,10 @@ _NO_VERSION: Final = 40402
 
 
 @contextmanager
-def opened(url: str) -> Iterator[SchemaRegistry]:
+def open_registry(url: str) -> Iterator[SchemaRegistry]:
     login = GIVEN.get() or RestLogin()
     settings = dict(read_properties(login.config))
-    for name in [each for each in settings if each.startswith("ssl.")]:
+    for name in [setting for setting in settings if setting.startswith("ssl.")]:
         settings.setdefault(f"schema.registry.{name}", settings[name])
     if user := login.user_info():
         settings |= {"basic.auth.credentials.source": "USER_INFO", USER_INFO: user}
@@ -34,20 +34,20 @@ def opened(url: str) -> Iterator[SchemaRegistry]:
         raise ToolError(f"--registry: {error}") from None
     try:
         yield registry
-    except RegistryError as error:
+    except SchemaRegistryError as error:
         raise ToolError(_refusal(error)) from None
     except InvalidSchema as error:
         raise ToolError(f"the schema is not valid: {error}") from None
     except KafkaError as error:
         raise ToolError(
             f"{error}\n      `ottla serve --registry` or `ottla registry` starts one;"
-            " --registry names another."
+            " --registry gives another address."
         ) from None
     finally:
         registry.close()
 
 
-def _refusal(error: RegistryError) -> str:
+def _refusal(error: SchemaRegistryError) -> str:
     advice = ""
     if error.code == _NO_SUBJECT:
         advice = "\n      `ottla schemas list` shows the subjects there are."
@@ -67,7 +67,7 @@ def read_text(file: str) -> str:
     except OSError as error:
         raise ToolError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ToolError(f"{file}: no text in UTF-8") from None
+        raise ToolError(f"{file}: not UTF-8 text") from None
 
 
 def kind_of(file: str, given: str) -> str:
@@ -79,14 +79,14 @@ def kind_of(file: str, given: str) -> str:
     suffix = Path(file).suffix.lower()
     if suffix not in KINDS:
         raise ToolError(
-            f"{file}: of which type is it? Its name ends with none of {', '.join(KINDS)}: give"
+            f"{file}: the name does not end with one of {', '.join(KINDS)}: give"
             " --type avro, json or protobuf"
         )
     return KINDS[suffix]
 
 
 def references_of(given: Sequence[str]) -> tuple[Reference, ...]:
-    """NAME=SUBJECT:VERSION; the subject may have colons itself."""
+    """NAME=SUBJECT:VERSION; the subject may contain colons."""
     found = []
     for text in given:
         name, equals, place = text.partition("=")

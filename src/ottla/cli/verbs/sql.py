@@ -1,4 +1,4 @@
-"""ottla sql: the shell of the SQL."""
+"""ottla sql: the SQL shell."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.extras import need_spark
+from ottla.cli.console import LOCALHOST, Bootstrap, CommandConfig
+from ottla.cli.extras import require_spark
 from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import LOCALHOST, Bootstrap, CommandConfig
 from ottla.cli.verbs.rest_login import USER_HELP, Config, RestLogin
 
 if TYPE_CHECKING:
-    from ottla.sql.shell.client import Client
+    from ottla.sql.shell.client import KsqlRestClient
 
-HELP = """SQL over topics: streams, tables, and queries that go on.
+HELP = """SQL over topics: streams, tables, and continuous queries.
 
-[dim]ottla sql                                   a shell and its own server
-ottla sql --server http://localhost:8088    a shell at a server that runs
+[dim]ottla sql                                   a shell with its own server
+ottla sql --server http://localhost:8088    a shell for a running server
 ottla sql --server https://sql:8088 --user ann --config client.properties
 ottla sql --master spark://host:7077        on a Spark cluster
 ottla sql -e "SHOW STREAMS;"                one statement
@@ -30,8 +30,9 @@ ottla sql test orders.sql                   tests of SQL, in milliseconds[/dim]
 """
 TEST_HELP = """Tests of SQL: statements over given rows, without broker and Spark.
 
-Each test begins with nothing. ASSERT VALUES and ASSERT NULL VALUES take the next record of a stream
-or table; ASSERT STREAM and ASSERT TABLE compare definitions. The exit code is 1 if a test fails.
+Each test begins without streams and tables. ASSERT VALUES and ASSERT NULL VALUES take the next
+record of a stream or table; ASSERT STREAM and ASSERT TABLE compare definitions. The exit code is 1
+if a test fails.
 
 [dim]--@test: totals by customer
 CREATE STREAM orders (id INT KEY, amount INT) WITH (KAFKA_TOPIC='orders', FORMAT='JSON');
@@ -57,7 +58,7 @@ Server = Annotated[
         "--server",
         "-s",
         envvar="OTTLA_SQL_SERVER",
-        help="A server that runs; none: one in this process.",
+        help="A running server; default: one in this process.",
         metavar="URL",
     ),
 ]
@@ -69,24 +70,22 @@ def sql(
     *,
     server: Server = None,
     execute: Annotated[
-        str, typer.Option("--execute", "-e", help="Run this and leave.", metavar="SQL")
+        str, typer.Option("--execute", "-e", help="Run this and exit.", metavar="SQL")
     ] = "",
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Run this file and leave.")
+        Path | None, typer.Option("--file", "-f", help="Run this file and exit.")
     ] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="tabular or json.")] = "tabular",
     define: Annotated[
         list[str], typer.Option("--define", "-d", help="A variable.", metavar="NAME=VALUE")
     ] = [],  # noqa: B006
     property_: Annotated[
-        list[str], typer.Option("--set", help="A property, as SET does.", metavar="NAME=VALUE")
+        list[str], typer.Option("--set", help="Set a property, as SET does.", metavar="NAME=VALUE")
     ] = [],  # noqa: B006
     master: Annotated[
-        str, typer.Option(help="Spark's master, of a server in this process.", metavar="URL")
+        str, typer.Option(help="Spark's master, for a server in this process.", metavar="URL")
     ] = "",
-    remote: Annotated[
-        str, typer.Option(help="A Spark Connect server: refused, with the reason.")
-    ] = "",
+    remote: Annotated[str, typer.Option(help="A Spark Connect server: not supported.")] = "",
     user: User = "",
     config: Config = None,
     bootstrap_server: Bootstrap = LOCALHOST,
@@ -94,43 +93,43 @@ def sql(
 ) -> None:
     if context.invoked_subcommand is not None:
         return
-    need_spark("ottla sql")
-    from ottla.sql.shell.main import Wish, run
-    from ottla.sql.shell.places import history_file
-    from ottla.sql.shell.screen import Output
+    require_spark("ottla sql")
+    from ottla.sql.shell.files import history_file
+    from ottla.sql.shell.screen import OutputFormat
+    from ottla.sql.shell.shell import ShellOptions, run_shell
 
-    if output.upper() not in list(Output):
+    if output.upper() not in list(OutputFormat):
         raise ToolError(f"--output {output}: tabular or json")
     _check_file(file)
     if server and (master or remote):
-        raise ToolError("--server has its Spark already: leave out --master and --remote")
-    wish = Wish(
+        raise ToolError("--server has its own Spark: omit --master and --remote")
+    options = ShellOptions(
         execute=execute,
         file=file,
-        output=Output(output.upper()),
+        output=OutputFormat(output.upper()),
         properties=_pairs("--set", property_),
         variables=_pairs("--define", define),
         history=history_file(),
     )
     if server:
-        raise typer.Exit(run(_client_at(server, RestLogin(user, config)), wish))
-    from ottla.sql.shell.own import OwnServer
+        raise typer.Exit(run_shell(_client_at(server, RestLogin(user, config)), options))
+    from ottla.sql.shell.embedded_sql_server import EmbeddedSqlServer
 
     spark = {"ottla.sql.spark.master": master, "ottla.sql.spark.remote": remote}
     given = {name: value for name, value in spark.items() if value}
     settings = dict(read_properties(command_config)) | given
-    with OwnServer(bootstrap_server, settings) as own:
-        code = run(own.connect, wish)
+    with EmbeddedSqlServer(bootstrap_server, settings) as own:
+        code = run_shell(own.connect, options)
         sys.stdout.flush()
     raise typer.Exit(code)
 
 
-def _client_at(server: str, given: RestLogin) -> Callable[[], Client]:
-    from ottla.sql.shell.client import Client
+def _client_at(server: str, given: RestLogin) -> Callable[[], KsqlRestClient]:
+    from ottla.sql.shell.client import KsqlRestClient
 
     bare, login, tls = given.at(server)
     header = login.header if login else ""
-    return lambda: Client(bare, authorization=header, tls=tls)
+    return lambda: KsqlRestClient(bare, authorization=header, tls=tls)
 
 
 def _check_file(file: Path | None) -> None:
@@ -142,12 +141,12 @@ def _check_file(file: Path | None) -> None:
 def run_tests(
     files: Annotated[list[Path], typer.Argument(help="Files of SQL with ASSERT statements.")],
     *,
-    only: Annotated[str, typer.Option(help="Tests whose names have this in them.")] = "",
+    only: Annotated[str, typer.Option(help="Only tests whose names contain this.")] = "",
 ) -> None:
-    need_spark("ottla sql test")
+    require_spark("ottla sql test")
     from ottla.sql.testing.report import run_files
 
-    missing = [each for each in files if not each.is_file()]
+    missing = [file for file in files if not file.is_file()]
     if missing:
         raise ToolError(f"{missing[0]}: there is no such file")
     raise typer.Exit(0 if run_files(files, print, only=only) else 1)
@@ -155,9 +154,9 @@ def run_tests(
 
 def _pairs(option: str, words: list[str]) -> dict[str, str]:
     pairs = {}
-    for each in words:
-        name, equals, value = each.partition("=")
+    for word in words:
+        name, equals, value = word.partition("=")
         if not equals:
-            raise ToolError(f"{option} {each}: expected NAME=VALUE")
+            raise ToolError(f"{option} {word}: expected NAME=VALUE")
         pairs[name] = value
     return pairs

@@ -1,4 +1,4 @@
-"""ottla sql-server: the SQL's REST server, interactive or headless."""
+"""ottla sql-server: starts the SQL server, interactive or headless."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
+from ottla.cli.console import Bootstrap
 from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import Bootstrap
 
-HELP: Final = """Start the SQL server: ksqlDB's language and REST, on Spark.
+HELP: Final = """Start the SQL server: ksqlDB's language and REST API, on Spark.
 
-It answers at once, and starts Spark behind that. Its statements live in a topic:
-a server that is started again goes on with every query.
+It answers at once, and starts Spark in the background. Its statements are in a topic:
+a restarted server resumes every query.
 
 [dim]# on 127.0.0.1:8088, with the broker on localhost:9092
 ottla sql-server
@@ -38,36 +38,36 @@ def sql_server(
     bootstrap_server: Bootstrap = "",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "",
     port: Annotated[
-        int, typer.Option(help="The port; 0 for any that is free.", show_default=False)
+        int, typer.Option(help="The port: 8088; 0 for a free one.", show_default=False)
     ] = -1,
     queries_file: Annotated[
         Path | None,
         typer.Option("--queries-file", help="Headless: run the statements of this file."),
     ] = None,
     state_dir: Annotated[
-        Path | None, typer.Option(help="Where queries keep how far they are.")
+        Path | None, typer.Option(help="The directory of the queries' state.")
     ] = None,
-    service_id: Annotated[str, typer.Option(help="Servers of one id are one service.")] = "",
+    service_id: Annotated[
+        str, typer.Option(help="Servers with the same id form one service.")
+    ] = "",
     master: Annotated[
         str, typer.Option(help="Spark's master: local[*], spark://..., k8s://...")
     ] = "",
-    remote: Annotated[
-        str, typer.Option(help="A Spark Connect server: refused, with the reason.")
-    ] = "",
+    remote: Annotated[str, typer.Option(help="A Spark Connect server: not supported.")] = "",
     override: Annotated[
         list[str], typer.Option("--override", help="Set a property.", metavar="NAME=VALUE")
     ] = [],  # noqa: B006  typer copies it
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
 ) -> None:
-    from ottla.cli.extras import need_spark
+    from ottla.cli.extras import require_spark
 
-    need_spark("ottla sql-server")
+    require_spark("ottla sql-server")
     from ottla.rows.errors import SqlError
-    from ottla.sql.server.process import run
-    from ottla.sql.settings import QUERIES_FILE, Settings, check_spark, listener
+    from ottla.sql.ksql_config import QUERIES_FILE, KsqlConfig, check_spark, listener
+    from ottla.sql.server.server import run_server
 
-    told = dict(read_properties(properties)) if properties else {}
-    told |= dict(_property(each) for each in override)
+    config = dict(read_properties(properties)) if properties else {}
+    config |= dict(_property(pair) for pair in override)
     given = {
         "bootstrap.servers": bootstrap_server,
         "ksql.streams.state.dir": str(state_dir or ""),
@@ -76,14 +76,14 @@ def sql_server(
         "ottla.sql.spark.remote": remote,
         QUERIES_FILE: str(queries_file or ""),
     }
-    told |= {name: value for name, value in given.items() if value}
-    settings = Settings(told)
+    config |= {name: value for name, value in given.items() if value}
+    settings = KsqlConfig(config)
     _log(verbose)
     try:
         check_spark(settings)
         there, at = listener(settings)
         file = settings.get(QUERIES_FILE)
-        code = run(
+        code = run_server(
             settings,
             host=host or there,
             port=at if port < 0 else port,
@@ -102,7 +102,7 @@ def _property(text: str) -> tuple[str, str]:
 
 
 def _log(verbose: bool) -> None:
-    """What happens to queries, on standard error; Spark's own log is its own."""
+    """Logs the events of queries on standard error; Spark has its own log."""
     handler = RichHandler(
         console=Console(stderr=True), show_path=False, markup=False, log_time_format="[%X]"
     )

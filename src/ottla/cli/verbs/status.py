@@ -1,4 +1,4 @@
-"""ottla status: what `ottla up` has started, and how it is."""
+"""ottla status: shows what `ottla up` has started."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final
 
 import typer
 
+from ottla.cli.console import AsJson
 from ottla.cli.local.stack import UP, stack_of
 from ottla.cli.local.status_view import print_status
-from ottla.cli.output import AsJson
 from ottla.cli.verbs.down import Data
 from ottla.cli.verbs.up import DATA
 

@@ -1,4 +1,4 @@
-"""ottla streams: jobs of streams, run on Spark and described."""
+"""ottla streams: runs and describes jobs of Ottla Streams."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ottla.cli.extras import need_spark
+from ottla.cli.console import LOCALHOST, Bootstrap, CommandConfig
+from ottla.cli.extras import require_spark
 from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import LOCALHOST, Bootstrap, CommandConfig
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ottla.streams.run.application import Application
-    from ottla.streams.run.job import Job
+    from ottla.streams.run.job import StreamsJob
 
 LOOK_S: Final = 0.5
 
 app = typer.Typer(
-    help="""Jobs of streams: a Python file with a topology, run on Spark.
+    help="""Streams jobs: Python files with a topology, run on Spark.
 
 [dim]ottla streams describe sales.py
 ottla streams run sales.py[/dim]
@@ -45,11 +45,11 @@ def run(
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     application_id: Annotated[
-        str, typer.Option(help="The application's id; else what the job says, or its file's name.")
+        str, typer.Option(help="The application id; default: the job's, or its file's name.")
     ] = "",
-    state_dir: Annotated[
-        Path, typer.Option(help="Where the job keeps how far it is, and its state.")
-    ] = Path("./streams-state"),
+    state_dir: Annotated[Path, typer.Option(help="The directory of the job's state.")] = Path(
+        "./streams-state"
+    ),
     master: Annotated[
         str, typer.Option(help="Spark's master: local[*], spark://..., k8s://...")
     ] = "local[*]",
@@ -60,16 +60,16 @@ def run(
     ] = [],  # noqa: B006  typer copies it
     reset: Annotated[
         bool,
-        typer.Option("--cleanup", help="Delete the job's state first: it is read from its topics."),
+        typer.Option("--cleanup", help="First delete local state, which is restored from topics."),
     ] = False,
 ) -> None:
-    """Run a job until Ctrl-C; started again, it goes on where it was.
+    """Run a job until Ctrl-C; a restarted job resumes where it was.
 
     [dim]ottla streams run counts.py
     ottla streams run counts.py -b kafka:9092 --application-id counts-2
     ottla streams run counts.py --master spark://host:7077 --config commit.interval.ms=500[/dim]
     """
-    need_spark("ottla streams")
+    require_spark("ottla streams")
     with _starting():
         if not remote:
             from ottla.spark import session
@@ -81,7 +81,7 @@ def run(
         settings = {
             **loaded.config,
             **read_properties(command_config),
-            **dict(_setting(each) for each in config),
+            **dict(_setting(pair) for pair in config),
         }
         application = Application(
             loaded.topology,
@@ -103,11 +103,11 @@ def describe(job: JobFile) -> None:
 
     [dim]ottla streams describe sales.py[/dim]
     """
-    need_spark("ottla streams")
+    require_spark("ottla streams")
     print(_load(job).topology.describe(), end="")
 
 
-def _load(path: Path) -> Job:
+def _load(path: Path) -> StreamsJob:
     from ottla.engine.graph import TopologyError
     from ottla.streams.run.job import JobError, load
 
@@ -126,8 +126,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 @contextmanager
 def _starting() -> Iterator[None]:
-    """A line on a terminal while Spark, the job and its topics are looked for. (No spinner: that
-    would be a thread beside those who fork.)"""
+    """Show a line while Spark, the job and its topics start. (No spinner, because its thread would
+    be a second one in a process that forks.)"""
     if not sys.stderr.isatty():
         yield
         return
@@ -141,7 +141,7 @@ def _starting() -> Iterator[None]:
 
 
 def _follow(application: Application) -> int:
-    """Shows how it is until it ends, or somebody ends it."""
+    """Show the application's state until it ends, or the user stops it."""
     from rich.console import Console
     from rich.live import Live
 
@@ -149,9 +149,9 @@ def _follow(application: Application) -> int:
     from ottla.streams.run.application import OVER, ApplicationState
 
     console = Console(stderr=True)
-    asked = threading.Event()
+    stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.set())
+        signal.signal(number, lambda *_: stopping.set())
     if not console.is_terminal:
         _log()
     try:
@@ -161,10 +161,10 @@ def _follow(application: Application) -> int:
         raise ToolError(str(error)) from None
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            while not asked.wait(LOOK_S) and application.state not in OVER:
+            while not stopping.wait(LOOK_S) and application.state not in OVER:
                 live.update(_shown(application), refresh=True)
     else:
-        while not asked.wait(LOOK_S) and application.state not in OVER:
+        while not stopping.wait(LOOK_S) and application.state not in OVER:
             pass
     application.close()
     if application.state is ApplicationState.ERROR:
@@ -180,22 +180,22 @@ def _shown(application: Application) -> Table:
     table = Table(title=title, title_justify="left", box=None, header_style="dim")
     for name in ("sub-topology", "state", "records/s", "lag", "batch", "restarts", ""):
         table.add_column(name, justify="left" if name in ("state", "") else "right")
-    for number, each in sorted(application.metrics().items()):
+    for number, metrics in sorted(application.metrics().items()):
         cells: list[Any] = [
             number,
-            each.state,
-            f"{each.rows_per_second:,.0f}",
-            f"{each.lag:,}",
-            f"{each.batch_ms} ms",
-            each.restarts,
-            each.cause,
+            metrics.state,
+            f"{metrics.rows_per_second:,.0f}",
+            f"{metrics.lag:,}",
+            f"{metrics.batch_ms} ms",
+            metrics.restarts,
+            metrics.cause,
         ]
         table.add_row(*map(str, cells))
     return table
 
 
 def _log() -> None:
-    """What happens, line by line, where nobody watches a screen."""
+    """Log events line by line, where there is no terminal."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s %(message)s"))
     for name in ("ottla.streams", "ottla.queries", "ottla.spark"):

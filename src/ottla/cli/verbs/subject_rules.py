@@ -1,4 +1,4 @@
-"""Rules for the subjects of a schema registry: read from their topic, and written there."""
+"""ACLs of subjects: read from their topic, and written there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SubjectRules:
     group_id: str
 
     def find(self, wanted: AclFilter) -> list[Acl]:
-        """Empty where there is no topic: a question does not create it."""
+        """Empty without the topic, which a query does not create."""
         with Admin(self.bootstrap_servers, settings=self.settings) as admin:
             if self.topic not in admin.topics.names():
                 return []

@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.kafka.topics import topic_pattern
-from ottla.cli.output import (
+from ottla.cli.console import (
     LOCALHOST,
     AsJson,
     Bootstrap,
     CommandConfig,
     print_json,
+    print_line,
     print_table,
-    said,
 )
+from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.kafka.topics import topic_pattern
 from ottla.client.admin import Admin
-from ottla.client.configs import Config, ConfigSource
+from ottla.client.configs import ConfigEntry, ConfigSource
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAt
 from ottla.client.record import TopicPartition
 from ottla.client.topics import INTERNAL, TopicDescription
@@ -44,12 +44,12 @@ Configs = Annotated[
 def list_topics(
     pattern: Annotated[str | None, typer.Argument(help="A regular expression.")] = None,
     *,
-    internal: Annotated[bool, typer.Option(help="Internal topics too.")] = False,
+    internal: Annotated[bool, typer.Option(help="Include internal topics.")] = False,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """List topics, with their partitions and how many records they have.
+    """List topics with their partitions and their numbers of records.
 
     [dim]ottla topics list
     ottla topics list 'order.*' --json[/dim]
@@ -58,26 +58,26 @@ def list_topics(
         names = admin.topics.names(internal=internal)
         if pattern is not None:
             match = topic_pattern(pattern)
-            names = [each for each in names if match.fullmatch(each)]
+            names = [name for name in names if match.fullmatch(name)]
         topics = _described(admin, names)
         counts = _record_counts(admin, topics)
     if as_json:
         print_json(
             [
                 {
-                    "name": each.name,
-                    "partitions": len(each.partitions),
-                    "replication_factor": _factor(each),
-                    "records": counts[each.name],
-                    "internal": each.internal or each.name in INTERNAL,
+                    "name": topic.name,
+                    "partitions": len(topic.partitions),
+                    "replication_factor": _factor(topic),
+                    "records": counts[topic.name],
+                    "internal": topic.internal or topic.name in INTERNAL,
                 }
-                for each in topics
+                for topic in topics
             ]
         )
         return
     rows = [
-        (f"[cyan]{each.name}[/]", len(each.partitions), _factor(each), f"{counts[each.name]:,}")
-        for each in topics
+        (f"[cyan]{topic.name}[/]", len(topic.partitions), _factor(topic), f"{counts[topic.name]:,}")
+        for topic in topics
     ]
     print_table(["topic", ">partitions", ">replicas", ">records"], rows)
 
@@ -99,7 +99,9 @@ def describe(
         topics = _described(admin, names)
         configs = admin.configs.describe_topics(names)
         partitions = [
-            TopicPartition(each.name, part.partition) for each in topics for part in each.partitions
+            TopicPartition(described.name, part.partition)
+            for described in topics
+            for part in described.partitions
         ]
         first = admin.offsets.find(partitions, EARLIEST)
         last = admin.offsets.find(partitions, LATEST)
@@ -137,10 +139,12 @@ def create(
     *,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many; none: as the broker says."),
+        typer.Option(
+            "--partitions", "-p", min=1, help="Number of partitions; default: the broker's."
+        ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", help="Copies of each partition.")
+        int | None, typer.Option("--replication-factor", "-r", help="Replicas of each partition.")
     ] = None,
     config: Configs = [],  # noqa: B006
     if_not_exists: Annotated[bool, typer.Option(help="Do nothing if it exists.")] = False,
@@ -154,12 +158,12 @@ def create(
     """
     with _admin(bootstrap_server, command_config) as admin:
         if if_not_exists and name in admin.topics.names():
-            said(f"topic [cyan]{name}[/] exists already")
+            print_line(f"topic [cyan]{name}[/] exists already")
             return
         admin.topics.create(
             name, partitions, replication_factor=replication_factor, configs=_pairs(config)
         )
-    said(f"created topic [cyan]{name}[/]")
+    print_line(f"created topic [cyan]{name}[/]")
 
 
 @app.command()
@@ -181,24 +185,24 @@ def delete(
     for name, error in results.items():
         if error is not None:
             raise KafkaError(error.code, f"{name}: {str(error).removeprefix('Broker: ')}")
-        said(f"deleted topic [cyan]{name}[/]")
+        print_line(f"deleted topic [cyan]{name}[/]")
 
 
 @app.command()
 def grow(
     name: Annotated[str, typer.Argument(help="The topic.")],
-    partitions: Annotated[int, typer.Argument(help="How many partitions it is to have in all.")],
+    partitions: Annotated[int, typer.Argument(help="The new number of partitions.")],
     *,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
-    """Give a topic more partitions. Keys may go to other partitions than before.
+    """Add partitions to a topic. Keys may map to other partitions than before.
 
     [dim]ottla topics grow orders 12[/dim]
     """
     with _admin(bootstrap_server, command_config) as admin:
         admin.topics.grow(name, partitions)
-    said(f"topic [cyan]{name}[/] has {partitions} partitions now")
+    print_line(f"topic [cyan]{name}[/] has {partitions} partitions now")
 
 
 def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
@@ -217,16 +221,16 @@ def _described(admin: Admin, names: list[str]) -> list[TopicDescription]:
 
 
 def _record_counts(admin: Admin, topics: list[TopicDescription]) -> dict[str, int]:
-    """Offsets between the first and the end; compacted topics have fewer records than that."""
+    """The distance of first and last offsets; compacted topics have fewer records than that."""
     partitions = [
-        TopicPartition(each.name, part.partition) for each in topics for part in each.partitions
+        TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions
     ]
     first = admin.offsets.find(partitions, EARLIEST)
     last = admin.offsets.find(partitions, LATEST)
-    counts = dict.fromkeys((each.name for each in topics), 0)
-    for each in partitions:
-        low, high = _offset(first[each]), _offset(last[each])
-        counts[each.topic] += (high or 0) - (low or 0)
+    counts = dict.fromkeys((topic.name for topic in topics), 0)
+    for partition in partitions:
+        low, high = _offset(first[partition]), _offset(last[partition])
+        counts[partition.topic] += (high or 0) - (low or 0)
     return counts
 
 
@@ -238,19 +242,19 @@ def _factor(topic: TopicDescription) -> int:
     return len(topic.partitions[0].replicas) if topic.partitions else 0
 
 
-def _own(configs: list[Config] | KafkaError) -> dict[str, str | None]:
+def _own(configs: list[ConfigEntry] | KafkaError) -> dict[str, str | None]:
     if isinstance(configs, KafkaError):
         raise configs
     dynamic = ConfigSource.DYNAMIC_TOPIC_CONFIG
-    return {each.name: each.value for each in configs if each.source == dynamic}
+    return {config.name: config.value for config in configs if config.source == dynamic}
 
 
 def _print_topic(topic: dict[str, object]) -> None:
-    said(f"[bold cyan]{topic['name']}[/]  [dim]{topic['id']}[/]")
+    print_line(f"[bold cyan]{topic['name']}[/]  [dim]{topic['id']}[/]")
     configs = topic["configs"]
     assert isinstance(configs, dict)
     for name, value in configs.items():
-        said(f"  {name} = {value}")
+        print_line(f"  {name} = {value}")
     parts = topic["partitions"]
     assert isinstance(parts, list)
     rows = [
@@ -278,9 +282,9 @@ def _shown(offset: int | None) -> str:
 
 def _pairs(words: list[str]) -> dict[str, str]:
     pairs = {}
-    for each in words:
-        name, equals, value = each.partition("=")
+    for word in words:
+        name, equals, value = word.partition("=")
         if not equals:
-            raise ToolError(f"--config {each}: expected NAME=VALUE, such as retention.ms=60000")
+            raise ToolError(f"--config {word}: expected NAME=VALUE, such as retention.ms=60000")
         pairs[name] = value
     return pairs

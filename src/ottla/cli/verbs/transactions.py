@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ottla.cli.kafka.get_offsets import partitions_of
-from ottla.cli.kafka.tool import read_properties
-from ottla.cli.output import (
+from ottla.cli.console import (
     LOCALHOST,
     AsJson,
     Bootstrap,
     CommandConfig,
     print_json,
+    print_line,
     print_table,
-    said,
 )
+from ottla.cli.kafka.get_offsets import partitions_of
+from ottla.cli.kafka.tool import read_properties
 from ottla.client.admin import Admin
 from ottla.client.record import TopicPartition
 from ottla.client.transactions import HANGING_AFTER_MS, HangingTransaction, TransactionDescription
@@ -48,28 +48,29 @@ def list_transactions(
     ] = None,
     *,
     state: Annotated[
-        list[str], typer.Option("--state", help="Only those in this state; may be given again.")
+        list[str],
+        typer.Option("--state", help="Only those in this state; repeatable.", metavar="STATE"),
     ] = [],  # noqa: B006
     longer_than: Annotated[
-        float | None, typer.Option(help="Only those that run for longer, in seconds.")
+        float | None, typer.Option(help="Only those that have run longer, in seconds.")
     ] = None,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """List transactional ids and where their transactions stand.
+    """List transactional ids and the state of their transactions.
 
     [dim]ottla transactions list
     ottla transactions list 'billing-.*' --state Ongoing --longer-than 60[/dim]
     """
     longer_than_ms = -1 if longer_than is None else int(longer_than * 1000)
-    states = [_state(each) for each in state]
+    states = [_state(name) for name in state]
     if longer_than is not None and not states:
-        states = [*_RUNNING]  # a coordinator counts from the begin, of what is over as well
+        states = [*_RUNNING]  # coordinators also count the time of transactions that are over
     with _admin(bootstrap_server, command_config) as admin:
         found = sorted(
             admin.transactions.list(states=states, longer_than_ms=longer_than_ms, pattern=pattern),
-            key=lambda each: each.transactional_id,
+            key=lambda listing: listing.transactional_id,
         )
     if as_json:
         print_json(found)
@@ -78,12 +79,12 @@ def list_transactions(
         ["id", "state", ">producer", ">coordinator"],
         [
             (
-                f"[cyan]{escape(each.transactional_id)}[/]",
-                _colored(each.state),
-                each.producer_id,
-                each.coordinator,
+                f"[cyan]{escape(listing.transactional_id)}[/]",
+                _colored(listing.state),
+                listing.producer_id,
+                listing.coordinator,
             )
-            for each in found
+            for listing in found
         ],
     )
 
@@ -105,62 +106,67 @@ def describe(
     if as_json:
         print_json(found)
         return
-    said(
+    print_line(
         f"[bold cyan]{escape(name)}[/]  {_colored(found.state)}  [dim]producer {found.producer_id},"
         f" epoch {found.producer_epoch}, coordinator {found.coordinator},"
         f" timeout {found.timeout_ms / 1000:g} s[/]"
     )
     if found.start_ms is not None:
         age_s = time.time() - found.start_ms / 1000
-        said(f"  begun {_clock(found.start_ms)}, {age_s:,.0f} s ago")
-    for each in sorted(found.partitions):
-        said(f"  [dim]writes to[/] {each}")
+        print_line(f"  begun {_clock(found.start_ms)}, {age_s:,.0f} s ago")
+    for partition in sorted(found.partitions):
+        print_line(f"  [dim]writes to[/] {partition}")
 
 
 @app.command()
 def abort(
     name: Annotated[
-        str | None, typer.Argument(help="The transactional id; none if --partition is given.")
+        str | None, typer.Argument(help="The transactional id; omit it with --partition.")
     ] = None,
     *,
     partition: Annotated[
-        str | None, typer.Option("--partition", "-p", metavar="TOPIC:N", help="Of a hanging one.")
+        str | None,
+        typer.Option(
+            "--partition", "-p", metavar="TOPIC:N", help="The partition of a hanging one."
+        ),
     ] = None,
     offset: Annotated[
-        int | None, typer.Option(help="Where the hanging transaction begins.")
+        int | None, typer.Option(help="The first offset of the hanging transaction.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
-    """Abort a transaction: of an id (its producer is fenced), or one that hangs in a partition.
+    """Abort the transaction of an id (fences its producer), or a hanging one in a partition.
 
     [dim]ottla transactions abort billing-1
     ottla transactions abort --partition orders:3 --offset 1702[/dim]
     """
     if (name is None) == (partition is None) or (partition is None) != (offset is None):
         raise typer.BadParameter("give a transactional id, or --partition and --offset")
-    what = f"the transaction of {name}" if name else f"what is open in {partition} at {offset}"
+    what = (
+        f"the transaction of {name}" if name else f"the open transaction in {partition} at {offset}"
+    )
     if not yes:
         typer.confirm(f"Abort {what}?", abort=True)
     with _admin(bootstrap_server, command_config) as admin:
         if name is not None:
-            before = _described(admin, name)  # fencing an id that nobody knows would make it one
+            before = _described(admin, name)  # fencing an unknown id would create it
             admin.transactions.terminate(name)
             if before.state not in _RUNNING:
-                said(f"no transaction of {escape(name)} was open; its producer is fenced")
+                print_line(f"no transaction of {escape(name)} was open; its producer is fenced")
                 return
         elif partition is not None and offset is not None:
             abort_at(admin, _partition(partition), offset)
-    said(f"aborted {escape(what)}")
+    print_line(f"aborted {escape(what)}")
 
 
 @app.command()
 def hanging(
-    topics: Annotated[list[str] | None, typer.Argument(help="The topics; none: all.")] = None,
+    topics: Annotated[list[str] | None, typer.Argument(help="The topics; default: all.")] = None,
     *,
     older_than: Annotated[
-        float, typer.Option(help="In seconds; as long as no transaction may run.")
+        float, typer.Option(help="In seconds; longer than any transaction may run.")
     ] = HANGING_AFTER_MS / 1000,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
@@ -168,7 +174,7 @@ def hanging(
 ) -> None:
     """Find transactions that are open in a partition and that no coordinator will end.
 
-    Consumers that read committed records wait behind them for ever.
+    read_committed consumers wait for these transactions for ever.
 
     [dim]ottla transactions hanging
     ottla transactions hanging orders --older-than 60[/dim]
@@ -179,40 +185,40 @@ def hanging(
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {', '.join(topics)}")
         found = admin.transactions.hanging(partitions, older_than_ms=int(older_than * 1000))
     if as_json:
-        print_json([_plain(each) for each in found])
+        print_json([_plain(transaction) for transaction in found])
         return
     if not found:
-        said("[green]none[/]")
+        print_line("[green]none[/]")
         return
     print_table(
         ["topic", ">partition", ">offset", ">producer", ">epoch", "last record"],
         [
             (
-                each.partition.topic,
-                each.partition.partition,
-                each.producer.start_offset,
-                each.producer.producer_id,
-                each.producer.producer_epoch,
-                _clock(each.producer.last_timestamp_ms),
+                transaction.partition.topic,
+                transaction.partition.partition,
+                transaction.producer.start_offset,
+                transaction.producer.producer_id,
+                transaction.producer.producer_epoch,
+                _clock(transaction.producer.last_timestamp_ms),
             )
-            for each in found
+            for transaction in found
         ],
     )
-    said("[dim]`ottla transactions abort --partition TOPIC:N --offset OFFSET` ends one[/]")
+    print_line("[dim]`ottla transactions abort --partition TOPIC:N --offset OFFSET` ends one[/]")
 
 
 def abort_at(admin: Admin, partition: TopicPartition, offset: int) -> None:
-    """Abort what is open in a partition since an offset."""
+    """Abort the transaction that is open in a partition since an offset."""
     found = admin.transactions.producers([partition])[partition]
     if isinstance(found, KafkaError):
         raise found
-    for each in found:
-        if each.start_offset == offset:
+    for transaction in found:
+        if transaction.start_offset == offset:
             admin.transactions.abort(
                 partition,
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
-                coordinator_epoch=max(0, each.coordinator_epoch),
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+                coordinator_epoch=max(0, transaction.coordinator_epoch),
             )
             return
     words = f"no transaction is open in {partition} since offset {offset}"
@@ -223,15 +229,15 @@ def _described(admin: Admin, name: str) -> TransactionDescription:
     found = admin.transactions.describe(name)[name]
     if isinstance(found, KafkaError):
         if found.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            raise KafkaError(found.code, f"nobody has used the transactional id {name}")
+            raise KafkaError(found.code, f"the transactional id {name} was never used")
         raise found
     return found
 
 
 def _state(text: str) -> str:
-    for each in _STATES:
-        if each.lower() == text.lower():
-            return each
+    for known in _STATES:
+        if known.lower() == text.lower():
+            return known
     raise typer.BadParameter(f"--state is one of {', '.join(_STATES)}, not {text!r}")
 
 

@@ -1,4 +1,4 @@
-"""ottla up: broker, registry, SQL server and Connect worker on this machine, by one command."""
+"""ottla up: starts broker, registry, SQL server and Connect worker on this machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Annotated, Final
 import typer
 from rich.markup import escape
 
-from ottla.cli.extras import need
+from ottla.cli.console import LOCALHOST, Bootstrap, console
+from ottla.cli.extras import require_extra
 from ottla.cli.kafka.tool import ToolError
 from ottla.cli.local.health import broker_health
-from ottla.cli.local.local_service import check_port
-from ottla.cli.local.stack import UP, Stack, shown
+from ottla.cli.local.local_service import PORT_MAX, check_ports
+from ottla.cli.local.stack import UP, Stack, relative_path
 from ottla.cli.local.supervise import supervise
 from ottla.cli.local.up_services import (
     BROKER,
@@ -22,24 +23,23 @@ from ottla.cli.local.up_services import (
     PORT_OPTIONS,
     REGISTRY,
     SQL,
-    UpWish,
+    StackSpec,
     up_services,
 )
-from ottla.cli.output import LOCALHOST, Bootstrap, console
 
 DATA: Final = Path("./ottla-data")
 
 HELP: Final = """Start broker, schema registry, SQL server and Connect worker on this machine.
 
-What needs an extra that is not installed is left out. Ctrl-C ends all of
-them; `ottla status` and `ottla down` work in any terminal. Data, state and
-logs lie in ./ottla-data.
+Services whose extra is not installed are omitted. Ctrl-C stops all of them;
+`ottla status` and `ottla down` work in any terminal. Data, state and logs are
+in ./ottla-data.
 
 [dim]ottla up
 ottla up --only broker,registry
 ottla up --detach
 ottla up --port 19092 --override num.partitions=3
-# SQL on a cluster that runs already
+# SQL for a running cluster
 ottla up --only sql -b kafka:9092[/dim]
 """
 
@@ -50,66 +50,71 @@ def up(
         str, typer.Option(help=f"Which of {', '.join(NAMES)}.", metavar="NAME,...")
     ] = "",
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return when all are ready; they go on.")
+        bool, typer.Option("--detach", "-d", help="Return when all are ready; they keep running.")
     ] = False,
     data: Annotated[
-        Path, typer.Option(help="Where everything is kept; the next `up` finds it there.")
+        Path, typer.Option(help="The data folder, which the next `up` uses again.")
     ] = DATA,
-    port: Annotated[int, typer.Option(help="The broker's.")] = 9092,
-    registry_port: Annotated[int, typer.Option(help="The schema registry's.")] = 8081,
-    sql_port: Annotated[int, typer.Option(help="The SQL server's.")] = 8088,
-    connect_port: Annotated[int, typer.Option(help="The Connect worker's.")] = 8083,
+    port: Annotated[int, typer.Option(help="The broker's.", min=1, max=PORT_MAX)] = 9092,
+    registry_port: Annotated[
+        int, typer.Option(help="The schema registry's port.", min=1, max=PORT_MAX)
+    ] = 8081,
+    sql_port: Annotated[
+        int, typer.Option(help="The SQL server's port.", min=1, max=PORT_MAX)
+    ] = 8088,
+    connect_port: Annotated[
+        int, typer.Option(help="The Connect worker's port.", min=1, max=PORT_MAX)
+    ] = 8083,
     override: Annotated[
         list[str],
         typer.Option(
-            "--override", help="A property of the broker; may be given again.", metavar="NAME=VALUE"
+            "--override", help="A property of the broker; repeatable.", metavar="NAME=VALUE"
         ),
     ] = [],  # noqa: B006  typer copies it
     bootstrap_server: Bootstrap = LOCALHOST,
 ) -> None:
     names = _chosen(only)
     ports = {BROKER: port, REGISTRY: registry_port, SQL: sql_port, CONNECT: connect_port}
-    for each in override:
-        if "=" not in each:
-            raise ToolError(f"--override {each}: expected NAME=VALUE, such as num.partitions=3")
+    for pair in override:
+        if "=" not in pair:
+            raise ToolError(f"--override {pair}: expected NAME=VALUE, such as num.partitions=3")
     if BROKER not in names:
         _need_a_broker(bootstrap_server)
-    wish = UpWish(names, ports, data.absolute(), override, bootstrap_server)
-    services = up_services(wish)
-    stack = Stack(UP, wish.data)
+    spec = StackSpec(names, ports, data.absolute(), override, bootstrap_server)
+    services = up_services(spec)
+    stack = Stack(UP, spec.data)
     if not stack.is_alive:
-        for service in services:
-            check_port(service, PORT_OPTIONS[service.name])
+        check_ports(services, lambda service: PORT_OPTIONS[service.name])
 
     def say_ready(took_s: float) -> None:
-        _say_ready(wish, took_s, detach=detach)
+        _say_ready(spec, took_s, detach=detach)
 
     raise typer.Exit(supervise(stack, services, say_ready, detach=detach))
 
 
 def _chosen(only: str) -> list[str]:
-    """What was asked for must be installed; of all, what is installed."""
-    wanted = [each.strip() for each in only.split(",") if each.strip()]
-    for each in wanted:
-        if each not in NAMES:
-            raise ToolError(f"--only {each}: there are {', '.join(NAMES)}")
-        if each in EXTRA_OF:
-            need(f"ottla up --only {each}", EXTRA_OF[each])
+    """Requested services must be installed; by default, those that are installed."""
+    wanted = [name.strip() for name in only.split(",") if name.strip()]
+    for name in wanted:
+        if name not in NAMES:
+            raise ToolError(f"--only {name}: choose from {', '.join(NAMES)}")
+        if name in EXTRA_OF:
+            require_extra(f"ottla up --only {name}", EXTRA_OF[name])
     if wanted:
         return wanted
     missing = _missing()
     for extra, trouble in missing.items():
-        left = ", ".join(each for each in NAMES if EXTRA_OF.get(each) == extra)
+        left = ", ".join(name for name in NAMES if EXTRA_OF.get(name) == extra)
         console().print(f"[yellow]without {left}:[/] {escape(trouble)}")
-    return [each for each in NAMES if EXTRA_OF.get(each) not in missing]
+    return [name for name in NAMES if EXTRA_OF.get(name) not in missing]
 
 
 def _missing() -> dict[str, str]:
-    """Extras that are not installed, and what to do about each."""
+    """Extras that are not installed, and the remedy for each."""
     found = {}
     for extra in dict.fromkeys(EXTRA_OF.values()):
         try:
-            need("ottla up", extra)
+            require_extra("ottla up", extra)
         except ToolError as error:
             found[extra] = str(error)
     return found
@@ -123,38 +128,38 @@ def _need_a_broker(bootstrap_servers: str) -> None:
             return
         trouble = health.words
     raise ToolError(
-        f"{trouble}\n      Without `broker` in --only a cluster has to run; -b names its address."
+        f"{trouble}\n      Without `broker` in --only, a cluster must run; -b gives its address."
     )
 
 
-def _say_ready(wish: UpWish, took_s: float, *, detach: bool) -> None:
+def _say_ready(spec: StackSpec, took_s: float, *, detach: bool) -> None:
     out = console()
-    out.print(f"[bold green]Ready[/] in {took_s:.1f} s, with data in {shown(wish.data)}\n")
-    hints = _hints(wish)
-    width = max((len(each) for each, _ in hints), default=0)
+    out.print(f"[bold green]Ready[/] in {took_s:.1f} s, with data in {relative_path(spec.data)}\n")
+    hints = _hints(spec)
+    width = max((len(command) for command, _ in hints), default=0)
     for command, what in hints:
         out.print(f"  [bold]{escape(command):<{width}}[/]  [dim]{what}[/]")
     if detach:
-        out.print("\n`ottla down` ends them; `ottla status` shows them.")
+        out.print("\n`ottla down` stops them; `ottla status` shows them.")
     else:
-        out.print("\nCtrl-C ends all of them; `ottla status` shows them in another terminal.")
+        out.print("\nCtrl-C stops all of them; `ottla status` shows them in another terminal.")
 
 
-def _hints(wish: UpWish) -> list[tuple[str, str]]:
-    """What to type next."""
-    port = wish.ports[BROKER]
+def _hints(spec: StackSpec) -> list[tuple[str, str]]:
+    """Commands to try next."""
+    port = spec.ports[BROKER]
     at = "" if port == 9092 else f" -b localhost:{port}"
     hints = []
-    if BROKER in wish.names:
+    if BROKER in spec.names:
         hints.append((f"ottla topics create orders{at}", "a topic"))
         hints.append((f"ottla produce orders 'one beer'{at}", "a record"))
-    if REGISTRY in wish.names:
-        url = f"http://localhost:{wish.ports[REGISTRY]}"
+    if REGISTRY in spec.names:
+        url = f"http://localhost:{spec.ports[REGISTRY]}"
         hints.append((f"curl {url}/subjects", "schemas"))
-    if SQL in wish.names:
-        url = f"http://localhost:{wish.ports[SQL]}"
+    if SQL in spec.names:
+        url = f"http://localhost:{spec.ports[SQL]}"
         hints.append((f"ottla sql --server {url}", "a prompt for SQL"))
-    if CONNECT in wish.names:
-        url = f"http://localhost:{wish.ports[CONNECT]}"
+    if CONNECT in spec.names:
+        url = f"http://localhost:{spec.ports[CONNECT]}"
         hints.append((f"ottla connect plugins --url {url}", "connectors"))
     return hints

@@ -1,4 +1,4 @@
-"""ottla users: SCRAM users, of a running cluster or of one that has not been started yet."""
+"""ottla users: manages SCRAM users, of a running cluster or of one that was never started."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Annotated, Final
 import typer
 
 from ottla.auth.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential
-from ottla.broker.store_access import with_store
+from ottla.broker.metadata_store import with_metadata_store
+from ottla.cli.console import LOCALHOST, AsJson, Bootstrap, CommandConfig, print_json, print_table
+from ottla.cli.console import print_line as say
 from ottla.cli.kafka.tool import ToolError, read_properties
-from ottla.cli.output import LOCALHOST, AsJson, Bootstrap, CommandConfig, print_json, print_table
-from ottla.cli.output import said as say
 from ottla.cli.password import ask_password
 from ottla.client.admin import Admin
-from ottla.cluster.access import scram_users, user_entity
-from ottla.cluster.metadata import Metadata
-from ottla.cluster.settings import Settings
-from ottla.cluster.store import StoreError
+from ottla.cluster.credentials import scram_users, user_entity
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.runtime_settings import RuntimeSettings
+from ottla.cluster.store import MetaStoreError
 from ottla.config import ConfigError, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 
@@ -31,9 +31,8 @@ ottla users list
 ottla users remove alice
 ottla users add admin --store server.properties[/dim]
 
-With --store they are written where the brokers of this server.properties keep their metadata, so
-that there is a first user before the first broker runs. A broker that is alone must not be running
-then.
+With --store they are written to the metadata store of this server.properties, so that there is a
+first user before the first broker starts. A single broker must not be running then.
 """,
     no_args_is_help=True,
 )
@@ -53,7 +52,9 @@ def add(
     *,
     password: Annotated[
         str | None,
-        typer.Option(envvar="OTTLA_USER_PASSWORD", help="Asked for if it is not given."),
+        typer.Option(
+            envvar="OTTLA_USER_PASSWORD", help="The command asks for it if it is not given."
+        ),
     ] = None,
     mechanism: Mechanism = DEFAULT_MECHANISM,
     iterations: Annotated[int, typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX)] = 8192,
@@ -61,7 +62,7 @@ def add(
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
-    """Add a user, or give it another password.
+    """Add a user, or replace a user's password.
 
     [dim]ottla users add alice
     ottla users add admin --store server.properties[/dim]
@@ -111,12 +112,14 @@ def list_users(
 def remove(
     name: Name,
     *,
-    mechanism: Annotated[str | None, typer.Option(help="Only its password for this one.")] = None,
+    mechanism: Annotated[
+        str | None, typer.Option(help="Only the password for this mechanism.")
+    ] = None,
     store: Store = None,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
-    """Take a user's passwords away.
+    """Delete a user's passwords.
 
     [dim]ottla users remove alice
     ottla users remove alice --mechanism SCRAM-SHA-256[/dim]
@@ -128,16 +131,16 @@ def remove(
     else:
         with _admin(bootstrap_server, command_config) as admin:
             known = admin.users.describe(name)[name]
-    gone = [each for each in known if mechanism in (None, each)]
+    gone = [name for name in known if mechanism in (None, name)]
     if not gone:
-        raise ToolError(f"{name} has no password; `ottla users list` shows who has")
+        raise ToolError(f"{name} has no password; `ottla users list` shows the users")
     if store is not None:
         on_store(store, lambda _, settings: _take(settings, name, gone))
     else:
         with _admin(bootstrap_server, command_config) as admin:
-            for each in gone:
-                admin.users.delete(name, each)
-    say(f"{name} has no password any more for {', '.join(gone)}")
+            for credential in gone:
+                admin.users.delete(name, credential)
+    say(f"{name} no longer has a password for {', '.join(gone)}")
 
 
 def check_mechanism(mechanism: str) -> None:
@@ -145,17 +148,19 @@ def check_mechanism(mechanism: str) -> None:
         raise ToolError(f"{mechanism} is not one of {', '.join(HASHES)}")
 
 
-async def _users(metadata: Metadata, settings: Settings) -> dict[str, dict[str, int]]:
+async def _users(metadata: MetadataCache, settings: RuntimeSettings) -> dict[str, dict[str, int]]:
     return scram_users(metadata.image)
 
 
 async def put_credential(
-    settings: Settings, name: str, mechanism: str, credential: ScramCredential
+    settings: RuntimeSettings, name: str, mechanism: str, credential: ScramCredential
 ) -> dict[str, dict[str, int]]:
     return await _change(settings, name, lambda present: {**present, mechanism: str(credential)})
 
 
-async def _take(settings: Settings, name: str, mechanisms: list[str]) -> dict[str, dict[str, int]]:
+async def _take(
+    settings: RuntimeSettings, name: str, mechanisms: list[str]
+) -> dict[str, dict[str, int]]:
     return await _change(
         settings,
         name,
@@ -164,7 +169,7 @@ async def _take(settings: Settings, name: str, mechanisms: list[str]) -> dict[st
 
 
 async def _change(
-    settings: Settings, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    settings: RuntimeSettings, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
 ) -> dict[str, dict[str, int]]:
     entity = user_entity(name)
     outcome = await settings.alter_quotas([entity], lambda _, present: change(present))
@@ -174,7 +179,7 @@ async def _change(
     return {}
 
 
-Work = Callable[[Metadata, Settings], Awaitable[dict[str, dict[str, int]]]]
+Work = Callable[[MetadataCache, RuntimeSettings], Awaitable[dict[str, dict[str, int]]]]
 
 
 def on_store(path: str, work: Work) -> dict[str, dict[str, int]]:
@@ -182,8 +187,8 @@ def on_store(path: str, work: Work) -> dict[str, dict[str, int]]:
         config = ServerConfig.load(path, {})
         if not config.zookeeper_connect:
             Path(config.log_dirs[0]).mkdir(parents=True, exist_ok=True)
-        return asyncio.run(with_store(config, work))
-    except (ConfigError, StoreError) as error:
+        return asyncio.run(with_metadata_store(config, work))
+    except (ConfigError, MetaStoreError) as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
 

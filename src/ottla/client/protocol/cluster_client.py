@@ -1,7 +1,7 @@
-"""A cluster, as a client sees it: who leads a partition, who coordinates an id, and patience.
+"""A client of one cluster: leaders, coordinators, offsets, and retries.
 
-Connections stay open, in Spark's worker for its next task. Where a leader has moved or a broker is
-away, the same is asked again for a while (retries.py); what will not pass is raised at once.
+Connections stay open, in a Spark worker for its next task. A request is repeated for a while where
+a leader has moved or a broker is away (retries.py); permanent errors are raised at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ottla.client.protocol.retries import LOST_CONNECTION, NOT_YET, RETRIABLE, U
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
+from ottla.wire.fields import Message
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.list_offsets import (
@@ -32,20 +33,19 @@ from ottla.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from ottla.wire.primitives import Message
 
-GROUP: Final = 0  # what a coordinator is asked for, by FindCoordinator's numbers
+GROUP: Final = 0  # FindCoordinator's key types
 TRANSACTION: Final = 1
 KEYS_SINCE: Final = 4  # KIP-699: many keys in one request
 
 REQUEST_S_MAX: Final = 30.0
 PATIENCE_S: Final = 60.0
-FIRST_CONTACT_S: Final = 30.0  # nobody has answered yet: the address may be wrong
-GONE_S: Final = 10.0  # a topic that nobody knows: new to this broker, or to be made, or deleted
+FIRST_CONTACT_S: Final = 30.0  # before any broker has answered: the address may be wrong
+GONE_S: Final = 10.0  # for an unknown topic: new to this broker, to be created, or deleted
 PAUSE_S: Final = 0.005  # a transaction's markers are written within milliseconds
 PAUSE_S_MAX: Final = 0.5
 
-CONSUMER: Final = -1  # who asks: no replica
+CONSUMER: Final = -1  # the replica id of a client
 NO_OFFSET: Final = -1
 
 REMEDIES: Final = {
@@ -64,8 +64,8 @@ R = TypeVar("R", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic as it is now: made anew, it has another id. `leaders` has -1 where nobody leads."""
+class TopicLeaders:
+    """A topic's metadata. A recreated topic has another id. `leaders` has -1 for no leader."""
 
     name: str
     id: bytes
@@ -74,7 +74,7 @@ class Topic:
 
 
 class ClusterClient:
-    """The brokers of one cluster. Not for two threads at once."""
+    """The brokers of one cluster. Not thread-safe."""
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class ClusterClient:
         self._make_topics = make_topics
         self._clock = clock
         self._met = False
-        self._lines: ConnectionPool | None = None
-        self._topics: dict[str, Topic] = {}
+        self._connections: ConnectionPool | None = None
+        self._topics: dict[str, TopicLeaders] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
 
-    def patiently(self, ask: Callable[[], T]) -> T:
-        """Ask again, with pauses that grow, for as long as the trouble may pass."""
+    def with_retries(self, ask: Callable[[], T]) -> T:
+        """Repeat a request while its error is retriable, with growing pauses."""
         begin = self._clock()
         pause_s = PAUSE_S
         while True:
@@ -111,21 +111,21 @@ class ClusterClient:
             except KafkaError as error:
                 if error.code not in RETRIABLE:
                     raise
-                self.forget(error)  # before we give up, too: an answer may be under way
+                self.forget(error)  # also before giving up: a response may be outstanding
                 if self._clock() - begin > self._patience(error):
                     raise
             self.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
-    def topics(self, names: Iterable[str] | None) -> dict[str, Topic]:
-        """Those of these topics that exist; None: all there are."""
+    def topics(self, names: Iterable[str] | None) -> dict[str, TopicLeaders]:
+        """Those of these topics that exist; None: all topics."""
         wanted = None if names is None else sorted(names)
-        return self.patiently(lambda: self._ask_topics(wanted))
+        return self.with_retries(lambda: self._ask_topics(wanted))
 
-    def topic(self, name: str) -> Topic:
-        """What was known last of a topic, or is now; UNKNOWN_TOPIC_OR_PARTITION: it is not.
+    def topic(self, name: str) -> TopicLeaders:
+        """A topic from the cache, or from the cluster; UNKNOWN_TOPIC_OR_PARTITION if there is none.
 
-        With `make_topics` a topic that is not there is made, where the broker does so.
+        With `make_topics` brokers may create a topic that does not exist.
         """
         if name not in self._topics and name not in self._ask_topics([name]):
             remedy = "create it (ottla topics create), or set auto.create.topics.enable"
@@ -134,11 +134,11 @@ class ClusterClient:
         return self._topics[name]
 
     def refresh(self) -> None:
-        """A task begins: topics may have got more partitions since the last one."""
+        """A task begins: topics may have more partitions since the last one."""
         self._topics.clear()
 
     def leader(self, topic: str, partition: int) -> BrokerConnection:
-        """The line to the broker that leads a partition."""
+        """The connection to the broker that leads a partition."""
         leaders = self.topic(topic).leaders
         if partition not in leaders:
             raise KafkaError(
@@ -149,25 +149,25 @@ class ClusterClient:
             raise KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now"
             )
-        return self._open().line(leaders[partition])
+        return self._open().connection(leaders[partition])
 
     def any(self) -> BrokerConnection:
         return self._open().first
 
     def find(self, kind: int, keys: Iterable[str]) -> None:
-        """Look up the coordinators of many keys at once, where that is not known yet."""
-        unknown = [each for each in keys if (kind, each) not in self._coordinators]
+        """Look up the coordinators of many keys at once, unless they are known."""
+        unknown = [key for key in keys if (kind, key) not in self._coordinators]
         if not unknown:
             return
         _, newest = self.any().versions.get(ApiKey.FIND_COORDINATOR, (0, 0))
-        batches = [unknown] if newest >= KEYS_SINCE else [[each] for each in unknown]
+        batches = [unknown] if newest >= KEYS_SINCE else [[key] for key in unknown]
         for batch in batches:
             self._ask_coordinators(kind, batch)
 
     def coordinator(self, kind: int, key: str) -> BrokerConnection:
-        """The line to the broker that coordinates a group or a transactional id."""
+        """The connection to the coordinator of a group or a transactional id."""
         self.find(kind, [key])
-        return self._open().line(self._coordinators[kind, key])
+        return self._open().connection(self._coordinators[kind, key])
 
     def coordinated(
         self,
@@ -179,9 +179,9 @@ class ClusterClient:
         *,
         version_max: int | None = None,
     ) -> R:
-        """Ask the coordinator of a key."""
-        line = self.coordinator(kind, key)
-        return line.call(request, api_key, response, version_max=version_max)
+        """Send a request to the coordinator of a key."""
+        connection = self.coordinator(kind, key)
+        return connection.call(request, api_key, response, version_max=version_max)
 
     def offsets(
         self, times: Mapping[TopicPartition, int], *, read_committed: bool
@@ -189,36 +189,37 @@ class ClusterClient:
         """The first offset at or after each time; EARLIEST, LATEST. None: no record is so late."""
         if not times:
             return {}
-        return self.patiently(lambda: self._ask_offsets(times, read_committed))
+        return self.with_retries(lambda: self._ask_offsets(times, read_committed))
 
     def wait(
         self, ends: Mapping[TopicPartition, int], wait_ms: int, *, read_committed: bool
     ) -> None:
-        """Until there is something after these offsets, but no longer than `wait_ms`.
+        """Return when there is a record at or after one of these offsets, or after `wait_ms`.
 
-        One broker can be asked to wait. Several can't at once, and then nobody waits.
+        One broker can wait for us. Several can't at the same time, and then this returns at once.
         """
         try:
-            lines = [self.leader(*each) for each in ends]
-            if not lines or any(each is not lines[0] for each in lines):
+            connections = [self.leader(*partition) for partition in ends]
+            if not connections or any(leader is not connections[0] for leader in connections):
                 return
             topics: dict[str, list[FetchPartition]] = {}
-            for each, offset in ends.items():
-                topics.setdefault(each.topic, []).append(_end(each.partition, offset))
+            for partition, offset in ends.items():
+                topics.setdefault(partition.topic, []).append(_end(partition.partition, offset))
             request = FetchRequest(
                 max_wait=wait_ms,
                 min_bytes=1,
                 isolation_level=int(read_committed),
                 topics=[
-                    FetchTopic(name, self.topic(name).id, each) for name, each in topics.items()
+                    FetchTopic(name, self.topic(name).id, partitions)
+                    for name, partitions in topics.items()
                 ],
             )
-            lines[0].call(request, ApiKey.FETCH, FetchResponse)
+            connections[0].call(request, ApiKey.FETCH, FetchResponse)
         except KafkaError as error:
-            self.forget(error)  # whoever asks for offsets next deals with it
+            self.forget(error)  # the next request for offsets deals with it
 
     def forget(self, error: KafkaError) -> None:
-        """What an error makes doubtful: who leads, who coordinates; connections if one broke."""
+        """Forget cached metadata that this error makes doubtful, and broken connections."""
         if error.code in NOT_YET:
             return
         self._topics.clear()
@@ -227,9 +228,9 @@ class ClusterClient:
             self.close()
 
     def close(self) -> None:
-        lines, self._lines = self._lines, None
-        if lines is not None:
-            lines.close()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            connections.close()
 
     def _patience(self, error: KafkaError) -> float:
         if error.code in UNKNOWN_TOPIC:
@@ -237,34 +238,36 @@ class ClusterClient:
         return self._patience_s if self._met else min(self._first_contact_s, self._patience_s)
 
     def _open(self) -> ConnectionPool:
-        if self._lines is None:
-            self._lines = ConnectionPool(
+        if self._connections is None:
+            self._connections = ConnectionPool(
                 self._servers, settings=self._settings, timeout_s=self._request_s
             )
-        return self._lines
+        return self._connections
 
-    def _ask_topics(self, names: list[str] | None) -> dict[str, Topic]:
-        wanted = None if names is None else [MetadataRequestTopic(name=each) for each in names]
+    def _ask_topics(self, names: list[str] | None) -> dict[str, TopicLeaders]:
+        wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=self._make_topics)
         answer = self.any().call(request, ApiKey.METADATA, MetadataResponse)
         self._met = True
         found = {}
-        for each in answer.topics:
-            if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._topics.pop(each.name or "", None)
+        for described in answer.topics:
+            if described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._topics.pop(described.name or "", None)
                 continue
-            topic = self._topic(each)
+            topic = self._topic(described)
             found[topic.name] = topic
         self._topics.update(found)
         return found
 
-    def _topic(self, answer: MetadataResponseTopic) -> Topic:
-        """A topic in the making may have no leader yet; one that is read has, or had, some."""
+    def _topic(self, answer: MetadataResponseTopic) -> TopicLeaders:
+        """A new topic may have no leaders yet; one that is being read has, or had, some."""
         name = answer.name or ""
         if self._make_topics or answer.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
             check(answer.error_code, f"topic {name}")
-        leaders = {each.partition_index: each.leader_id for each in answer.partitions}
-        return Topic(name, answer.topic_id, leaders, answer.is_internal)
+        leaders = {
+            partition.partition_index: partition.leader_id for partition in answer.partitions
+        }
+        return TopicLeaders(name, answer.topic_id, leaders, answer.is_internal)
 
     def _ask_coordinators(self, kind: int, keys: list[str]) -> None:
         request = FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
@@ -273,28 +276,28 @@ class ClusterClient:
         if not answer.coordinators:
             check(answer.error_code, f"coordinator of {keys[0]}")
             self._coordinators[kind, keys[0]] = answer.node_id
-        for each in answer.coordinators:
-            check(each.error_code, f"coordinator of {each.key}")
-            self._coordinators[kind, each.key] = each.node_id
+        for coordinator in answer.coordinators:
+            check(coordinator.error_code, f"coordinator of {coordinator.key}")
+            self._coordinators[kind, coordinator.key] = coordinator.node_id
 
     def _ask_offsets(
         self, times: Mapping[TopicPartition, int], read_committed: bool
     ) -> dict[TopicPartition, int | None]:
         groups: dict[int, tuple[BrokerConnection, dict[str, list[ListOffsetsPartition]]]] = {}
-        for each, time_ms in times.items():
-            line = self.leader(*each)
-            _, topics = groups.setdefault(id(line), (line, {}))
-            topics.setdefault(each.topic, []).append(
-                ListOffsetsPartition(each.partition, timestamp=time_ms)
+        for partition, time_ms in times.items():
+            connection = self.leader(*partition)
+            _, topics = groups.setdefault(id(connection), (connection, {}))
+            topics.setdefault(partition.topic, []).append(
+                ListOffsetsPartition(partition.partition, timestamp=time_ms)
             )
         found: dict[TopicPartition, int | None] = {}
-        for line, topics in groups.values():
+        for connection, topics in groups.values():
             request = ListOffsetsRequest(
                 replica_id=CONSUMER,
                 isolation_level=int(read_committed),
                 topics=[ListOffsetsTopic(name, parts) for name, parts in topics.items()],
             )
-            answer = line.call(request, ApiKey.LIST_OFFSETS, ListOffsetsResponse)
+            answer = connection.call(request, ApiKey.LIST_OFFSETS, ListOffsetsResponse)
             for topic in answer.topics:
                 for part in topic.partitions:
                     where = TopicPartition(topic.name, part.partition_index)
@@ -304,7 +307,7 @@ class ClusterClient:
 
 
 def check(code: int, what: str) -> None:
-    """Raise what an answer's error code says: the code by name, and what to do if we know it."""
+    """Raise the error of a response: its code by name, and the remedy if there is one."""
     if code:
         error = ErrorCode(code)
         remedy = REMEDIES.get(error)
@@ -312,5 +315,5 @@ def check(code: int, what: str) -> None:
 
 
 def _end(partition: int, offset: int) -> FetchPartition:
-    """One batch is the least that a broker sends."""
+    """The smallest fetch: a broker sends at least one batch."""
     return FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1)

@@ -1,7 +1,7 @@
 """A blocking connection to one broker.
 
-Settings are Kafka's, as a client's properties file has them. A BrokerConnection does TLS and SASL
-by them (security.py), and authenticates once more before its session ends (KIP-368).
+Settings are Kafka's, as in a client's properties file. A BrokerConnection does TLS and SASL by them
+(security.py), and authenticates again before its session expires (KIP-368).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.net.sasl_dialogue import sasl_dialogue
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import ProtocolError
+from ottla.wire.fields import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.peer import Peer
-from ottla.wire.primitives import Message
 
 CONNECT_S_MAX: Final = 5.0
 CLOSED_S: Final = 0.2
-RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024  # larger is not an answer, but not Kafka at all
+RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024  # a larger one is not from a Kafka broker
 CLIENT_ID: Final = "ottla"
-REAUTHENTICATE_SHARE: Final = (0.85, 0.95)  # of a session's life, as Kafka's clients do
+REAUTHENTICATE_SHARE: Final = (0.85, 0.95)  # of a session's lifetime, as in Kafka's clients
 
 R = TypeVar("R", bound=Message)
 
@@ -55,7 +55,7 @@ class Node:
 
 
 class BrokerConnection:
-    """One connection to one broker: a request, its response, the next."""
+    """One connection to one broker: requests, and their responses in order."""
 
     def __init__(
         self, host: str, port: int, *, settings: Mapping[str, Setting], timeout_s: float
@@ -64,9 +64,9 @@ class BrokerConnection:
         self._peer = Peer(response_bytes_max=RESPONSE_BYTES_MAX)
         self._settings = settings
         self._login = login_of(settings)
-        self._session_ms = 0  # 0: it does not end
+        self._session_ms = 0  # 0: it does not expire
         self._session_ends = 0.0
-        self._waiting = 0  # requests without an answer
+        self._waiting = 0  # requests without a response yet
         self._opened = False
         self._timeout_s = timeout_s
         self._socket = self._connect(host, port)
@@ -81,17 +81,17 @@ class BrokerConnection:
     def call(
         self, request: Message, api_key: int, response: type[R], *, version_max: int | None = None
     ) -> R:
-        """Ask, and wait; in the newest version that both sides know, not above `version_max`."""
+        """Send and receive, in the newest version that both sides know, at most `version_max`."""
         self.send(request, api_key, version_max=version_max)
         return self.receive(api_key, response)
 
     def send(self, request: Message, api_key: int, *, version_max: int | None = None) -> None:
-        """Ask, and do something else before `receive`. Answers come in the order of questions."""
+        """Send a request; `receive` its response later. Responses come in the order of requests."""
         self._authenticate_again()
         self._send(request, api_key, self._version(api_key, version_max))
 
     def receive(self, api_key: int, response: type[R]) -> R:
-        """Wait for the answer to the first question that has none."""
+        """Wait for the response to the oldest outstanding request."""
         try:
             size = int.from_bytes(self._read(4), signed=True)
             self._peer.check_size(size)
@@ -153,16 +153,16 @@ class BrokerConnection:
             raise self._broken(error) from error
 
     def _broken(self, error: OSError) -> KafkaError:
-        """With TLS 1.3 the broker refuses a client's certificate after the client's side of the
-        handshake: the first request or its answer fails, by an alert, or by a reset that overtook
-        the alert."""
+        """With TLS 1.3 the broker refuses a client's certificate after the client has finished its
+        handshake: the first request or its response fails, by an alert, or by a reset that
+        overtakes the alert."""
         if isinstance(self._socket, ssl.SSLSocket) and not self._opened:
             return refused_handshake(self.address, error)
         reason = error.reason if isinstance(error, ssl.SSLError) else error
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {reason}")
 
     def _read(self, size: int) -> bytearray:
-        """So many bytes, where they will stay: megabytes of records are not copied about."""
+        """Read `size` bytes into their final buffer: megabytes of records are not copied."""
         data = bytearray(size)
         view = memoryview(data)
         position = 0
@@ -180,7 +180,7 @@ class BrokerConnection:
         )
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
-        """KIP-511: a broker that does not know our version says which ones it knows."""
+        """KIP-511: a broker that does not know this version answers with the versions it knows."""
         for version in (APIS[ApiKey.API_VERSIONS].version_max, 0):
             request = ApiVersionsRequest(
                 client_software_name="ottla", client_software_version="0.1.0"
@@ -190,10 +190,13 @@ class BrokerConnection:
             if answer.error_code == 0:
                 break
         check(answer.error_code, "")
-        return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        return {
+            api_key.api_key: (api_key.min_version, api_key.max_version)
+            for api_key in answer.api_keys
+        }
 
     def _authenticate(self) -> None:
-        """SASL, where the settings ask for it; the session may end at a time that we are told."""
+        """SASL, if the settings ask for it; the broker may limit the session's lifetime."""
         login = self._login
         if login is None:
             return
@@ -207,12 +210,12 @@ class BrokerConnection:
         self._session_ends = time.monotonic() + self._session_ms * share / 1000
 
     def _authenticate_again(self) -> None:
-        """KIP-368: on the live connection, while nothing is under way on it."""
+        """KIP-368: on the live connection, while no request is outstanding."""
         if self._session_ms and not self._waiting and time.monotonic() > self._session_ends:
             self._authenticate()
 
     def _log_in(self, login: SaslLogin) -> int:
-        """How many milliseconds the session lasts; 0: without end."""
+        """The session's lifetime in milliseconds; 0: unlimited."""
         host = self.address.rpartition(":")[0].strip("[]")
         dialogue = sasl_dialogue(login, login.proof(host), self.address)
         api_key, request = next(dialogue)
@@ -228,20 +231,20 @@ class BrokerConnection:
 
 
 def check(code: int, message: str | None, api_key: int | None = None, name: str = "") -> None:
-    """Raise what a response's error code says: with the ACL to ask for, if it is one of
-    authorisation and who calls says what was asked (`api_key`) of which resource (`name`)."""
+    """Raise the error of a response. An authorization error names the ACL that is needed, if the
+    caller gives the `api_key` and the resource's `name`."""
     if code:
         error = KafkaError(ErrorCode(code), message or "")
         raise error if api_key is None else denied(error, api_key, name)
 
 
 def tls_context(settings: Mapping[str, Setting]) -> ssl.SSLContext | None:
-    """None: this protocol is without TLS."""
+    """None: the protocol is without TLS."""
     return client_context(settings) if uses_tls(settings) else None
 
 
 def refused_handshake(address: str, error: OSError) -> KafkaError:
-    """Final, unless the other side closed the connection: it may be about to stop."""
+    """Not retriable, unless the other side closed the connection: it may be shutting down."""
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
     if isinstance(error, ssl.SSLEOFError) or not isinstance(error, ssl.SSLError):
         code = ErrorCode.NETWORK_EXCEPTION

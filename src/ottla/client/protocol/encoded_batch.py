@@ -12,7 +12,7 @@ from ottla.records.record import Record, read_records, write_records
 
 @dataclass(slots=True)
 class EncodedBatch:
-    """One record batch, ready but for who sends it and with which number."""
+    """A complete record batch, but for its producer id, epoch and sequence number."""
 
     count: int
     base_timestamp: int
@@ -43,7 +43,7 @@ class EncodedBatch:
         return write_batch(header, self.payload)
 
     def halves(self) -> tuple[EncodedBatch, EncodedBatch]:
-        """Two batches of the same records, for a topic that takes no batch as large as this."""
+        """Two batches with the same records, for a topic that refuses a batch of this size."""
         whole = self.stamped(producer_id=-1, producer_epoch=-1, sequence=-1, transactional=False)
         records = read_records(whole, read_header(whole))
         middle = self.count // 2
@@ -52,7 +52,7 @@ class EncodedBatch:
     def _of(self, records: Sequence[Record]) -> EncodedBatch:
         base = records[0].timestamp
         payload = write_records(records, range(len(records)), base)
-        latest = max(each.timestamp for each in records)
+        latest = max(record.timestamp for record in records)
         return EncodedBatch(
             len(records), base, latest, self.compression, compress(self.compression, payload)
         )

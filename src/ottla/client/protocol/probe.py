@@ -1,4 +1,4 @@
-"""Is anybody there, and are we let in? Asked before librdkafka, which would go on trying."""
+"""Checks reachability and login before librdkafka is asked, which would retry for a long time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.auth.sasl_client import CLIENT_MECHANISMS
-from ottla.client.bootstrap_servers import parse_servers
+from ottla.auth.sasl_client import SASL_CLIENT_MECHANISMS
+from ottla.client.bootstrap_servers import parse_bootstrap_servers
 from ottla.client.delivery import Setting
 from ottla.client.protocol.connection import CONNECT_S_MAX, BrokerConnection
 from ottla.client.protocol.connection_pool import ConnectionPool
@@ -25,15 +25,15 @@ def probe(
     settings: Mapping[str, Setting] | None = None,
     timeout_s: float = CONNECT_S_MAX,
 ) -> None:
-    """Is anybody there, and are we let in? librdkafka would go on trying; a person at a prompt
-    wants to know."""
+    """Raise if no broker answers, or if it refuses the login. librdkafka would keep trying; a
+    person at a prompt wants to know."""
     secured = settings and protocol_of(settings) != "PLAINTEXT"
-    if secured and mechanism_of(settings or {}) in CLIENT_MECHANISMS:
+    if secured and mechanism_of(settings or {}) in SASL_CLIENT_MECHANISMS:
         ConnectionPool(bootstrap_servers, settings=settings, timeout_s=timeout_s).first.close()
         return
     deadline = time.monotonic() + timeout_s
     reasons = []
-    for host, port in parse_servers(bootstrap_servers):
+    for host, port in parse_bootstrap_servers(bootstrap_servers):
         try:
             left = max(0.1, deadline - time.monotonic())
             socket.create_connection((host, port), timeout=left).close()
@@ -46,23 +46,23 @@ def probe(
 
 
 def _check_plain(host: str, port: int, timeout_s: float) -> None:
-    """A client without TLS and login at a listener that asks for them: librdkafka would try for
-    half a minute, and then say that the transport failed.
+    """A plaintext client at a listener that wants TLS or a login: librdkafka would try for half a
+    minute, and then report a transport failure.
 
-    It counts only the second time: a broker that stops closes its connections, too.
+    Only the second close counts: a broker that shuts down closes its connections, too.
     """
     for last in (False, True):
-        line: BrokerConnection | None = None
+        connection: BrokerConnection | None = None
         try:
-            line = BrokerConnection(host, port, settings={}, timeout_s=timeout_s)
-            line.call(MetadataRequest(topics=[]), ApiKey.METADATA, MetadataResponse)
+            connection = BrokerConnection(host, port, settings={}, timeout_s=timeout_s)
+            connection.call(MetadataRequest(topics=[]), ApiKey.METADATA, MetadataResponse)
             return
         except KafkaError as error:
             if error.code != ErrorCode.NETWORK_EXCEPTION:
-                return  # for librdkafka to find out
+                return  # librdkafka reports it
             if last:
-                # Without TLS the versions are known before a broker asks for a login.
-                asks = "speak TLS" if line is None else "ask for a login"
+                # Without TLS, ApiVersions is answered before the login.
+                asks = "speak TLS" if connection is None else "ask for a login"
                 raise KafkaError(
                     ErrorCode.NETWORK_EXCEPTION,
                     f"{host}:{port} closes the connection: it seems to {asks}, and"
@@ -70,5 +70,5 @@ def _check_plain(host: str, port: int, timeout_s: float) -> None:
                 ) from None
             time.sleep(CLOSED_S)
         finally:
-            if line is not None:
-                line.close()
+            if connection is not None:
+                connection.close()

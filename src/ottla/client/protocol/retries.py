@@ -1,6 +1,6 @@
-"""Which errors of brokers are worth another try, and what each of them makes doubtful.
+"""Which errors are retriable, and which cached metadata each of them makes doubtful.
 
-One table for everything of ours that speaks to brokers itself. librdkafka has its own.
+One table for all of our own clients. librdkafka has another one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BACKOFF_S: Final = 0.1
 LOST_CONNECTION: Final = frozenset(
     {ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
 )
-"""The connection is of no use any more; the broker may be."""
+"""The connection is broken; the broker may be fine."""
 UNKNOWN_TOPIC: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -24,7 +24,7 @@ UNKNOWN_TOPIC: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""A topic that is new to this broker, is to be created, or was deleted."""
+"""The topic is new to this broker, is being created, or was deleted."""
 LEADER_MOVED: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -54,24 +54,24 @@ NOT_YET: Final = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""The right broker answered, and nothing that we know is doubtful."""
+"""The right broker answered, and no cached metadata is in doubt."""
 MOVED: Final = LEADER_MOVED | COORDINATOR_MOVED
 RETRIABLE: Final = LOST_CONNECTION | MOVED | UNKNOWN_TOPIC | NOT_YET
 COORDINATOR_RETRIABLE: Final = COORDINATOR_MOVED | {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.CONCURRENT_TRANSACTIONS,
 }
-"""What a request to a coordinator is repeated for on the same connection."""
+"""Errors after which a request to a coordinator is repeated on the same connection."""
 
 T = TypeVar("T")
 
 
-def patiently(
+def with_retries(
     timeout_s: float,
     attempt: Callable[[], T],
     retriable: frozenset[ErrorCode] = COORDINATOR_RETRIABLE,
 ) -> T:
-    """Try until it works, or fails for a reason that time does not heal."""
+    """Retry until it works, or fails with an error that is not retriable."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

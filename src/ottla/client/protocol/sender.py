@@ -1,7 +1,8 @@
-"""Record batches to the leaders of their partitions, in order and without gaps.
+"""Sends record batches to the leaders of their partitions, in order and without gaps.
 
-Each partition has at most one batch under way; the next is encoded meanwhile. A batch that may or
-may not have arrived is sent again with the same sequence number, by which the leader knows it.
+Each partition has at most one batch in flight; the caller encodes the next one meanwhile. A batch
+that may or may not have arrived is sent again with the same sequence number, so that the leader
+recognizes a duplicate.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from ottla.client.protocol.cluster_client import ClusterClient
 from ottla.client.protocol.connection import BrokerConnection
 from ottla.client.protocol.encoded_batch import EncodedBatch
 from ottla.client.protocol.retries import RETRIABLE
-from ottla.client.protocol.transactions import FENCED, NOBODY, Producer, add_partitions
+from ottla.client.protocol.transactions import (
+    FENCED,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+    add_partitions,
+)
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import SEQUENCE_MASK
 from ottla.wire.apis import ApiKey
@@ -26,7 +32,7 @@ from ottla.wire.messages.produce import (
     TopicProduceData,
 )
 
-# The last version in which a transaction's partitions are added by a request of their own.
+# The last version in which clients add a transaction's partitions by a request of their own.
 PRODUCE_MAX: Final = 11
 ACKS_ALL: Final = -1
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -36,8 +42,8 @@ Partition = tuple[str, int]
 
 
 @dataclass(slots=True)
-class _Piece:
-    """A batch and its sequence number, which stays the same however often it is sent."""
+class _ProducerBatch:
+    """A batch and its sequence number, which stays the same in all retries."""
 
     batch: EncodedBatch
     sequence: int
@@ -45,26 +51,26 @@ class _Piece:
 
 @dataclass(slots=True)
 class Sender:
-    """Sends what it is given in `send`; `finish` waits for the last answers."""
+    """`send` sends batches; `finish` waits for the last responses."""
 
     cluster: ClusterClient
-    producer: Producer = NOBODY
+    producer: ProducerIdAndEpoch = NO_PRODUCER_ID
     acks: int = ACKS_ALL
     sent: int = 0
-    """Records that brokers have."""
+    """Records that brokers have acknowledged."""
     _sequences: dict[Partition, int] = field(default_factory=dict)
     _added: set[Partition] = field(default_factory=set)
-    _waiting: dict[Partition, deque[_Piece]] = field(default_factory=dict)
-    """Batches not answered for, the oldest first; only that one may be under way."""
-    _under_way: list[tuple[BrokerConnection, list[Partition]]] = field(default_factory=list)
+    _waiting: dict[Partition, deque[_ProducerBatch]] = field(default_factory=dict)
+    """Batches without an acknowledgement, oldest first; only the oldest may be in flight."""
+    _in_flight: list[tuple[BrokerConnection, list[Partition]]] = field(default_factory=list)
 
     def send(self, batches: Iterable[tuple[Partition, EncodedBatch]]) -> None:
-        """Returns when no partition has more than one batch left to be answered for."""
+        """Returns when no partition has more than one unacknowledged batch."""
         size = 0
         for where, batch in batches:
             sequence = self._sequences.get(where, 0)
             self._sequences[where] = (sequence + batch.count) & SEQUENCE_MASK
-            self._waiting.setdefault(where, deque()).append(_Piece(batch, sequence))
+            self._waiting.setdefault(where, deque()).append(_ProducerBatch(batch, sequence))
             size += len(batch.payload)
             if size >= WAITING_BYTES_MAX:
                 self._drain(left_max=1)
@@ -72,18 +78,18 @@ class Sender:
         self._drain(left_max=1)
 
     def finish(self) -> None:
-        """All that was sent is there, or KafkaError."""
+        """Wait until everything is acknowledged; KafkaError if something is not."""
         self._drain(left_max=0)
 
     def drop(self) -> None:
-        """Nobody waits for what is under way: its answers must not be taken for others'."""
+        """Close connections with outstanding responses, which no other request may take."""
         self._waiting.clear()
-        if self._under_way:
-            self._under_way.clear()
+        if self._in_flight:
+            self._in_flight.clear()
             self.cluster.close()
 
     def _drain(self, *, left_max: int) -> None:
-        """Send until each partition has at most `left_max` batches waiting, all under way."""
+        """Send until each partition has at most `left_max` batches waiting, all in flight."""
 
         def attempt() -> None:
             while True:
@@ -92,20 +98,20 @@ class Sender:
                 if max(map(len, self._waiting.values()), default=0) <= left_max:
                     return
 
-        self.cluster.patiently(attempt)
+        self.cluster.with_retries(attempt)
 
     def _ask(self) -> None:
-        """The oldest batch of each partition, one request to each leader."""
+        """Send the oldest batch of each partition, one request to each leader."""
         if self.producer.transactional_id and (new := self._waiting.keys() - self._added):
             add_partitions(self.cluster, self.producer, new)
             self._added |= new
         groups: dict[int, tuple[BrokerConnection, list[Partition]]] = {}
         for where in sorted(self._waiting):
-            line = self.cluster.leader(*where)
-            groups.setdefault(id(line), (line, []))[1].append(where)
-        for line, partitions in groups.values():
-            self._under_way.append((line, partitions))
-            line.send(self._request(partitions), ApiKey.PRODUCE, version_max=PRODUCE_MAX)
+            connection = self.cluster.leader(*where)
+            groups.setdefault(id(connection), (connection, []))[1].append(where)
+        for connection, partitions in groups.values():
+            self._in_flight.append((connection, partitions))
+            connection.send(self._request(partitions), ApiKey.PRODUCE, version_max=PRODUCE_MAX)
 
     def _request(self, partitions: Iterable[Partition]) -> ProduceRequest:
         producer = self.producer
@@ -128,12 +134,12 @@ class Sender:
         )
 
     def _collect(self) -> None:
-        """Wait for what is under way. What failed in passing stays, and is raised at the end."""
-        under_way, self._under_way = self._under_way, []
+        """Wait for the responses. A retriable failure leaves its batch in the queue."""
+        in_flight, self._in_flight = self._in_flight, []
         failure: KafkaError | None = None
-        for line, partitions in under_way:
+        for connection, partitions in in_flight:
             try:
-                codes = self._receive(line, partitions)
+                codes = self._receive(connection, partitions)
             except KafkaError as error:
                 if error.code not in RETRIABLE:
                     raise
@@ -145,11 +151,11 @@ class Sender:
             raise failure
 
     def _receive(
-        self, line: BrokerConnection, partitions: Iterable[Partition]
+        self, connection: BrokerConnection, partitions: Iterable[Partition]
     ) -> Mapping[Partition, int]:
         if self.acks == 0:
             return dict.fromkeys(partitions, 0)
-        answer = line.receive(ApiKey.PRODUCE, ProduceResponse)
+        answer = connection.receive(ApiKey.PRODUCE, ProduceResponse)
         return {
             (topic.name, part.index): part.error_code
             for topic in answer.responses
@@ -157,7 +163,7 @@ class Sender:
         }
 
     def _judge(self, where: Partition, number: int) -> KafkaError | None:
-        """What an answer says about the oldest batch of a partition."""
+        """What a response says about the oldest batch of a partition."""
         code = ErrorCode(number)
         pieces = self._waiting[where]
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -169,7 +175,9 @@ class Sender:
             piece = pieces.popleft()
             first, second = piece.batch.halves()
             later = (piece.sequence + first.count) & SEQUENCE_MASK
-            pieces.extendleft([_Piece(second, later), _Piece(first, piece.sequence)])
+            pieces.extendleft(
+                [_ProducerBatch(second, later), _ProducerBatch(first, piece.sequence)]
+            )
             return None
         error = KafkaError(code, _words(where, code))
         if code in RETRIABLE:

@@ -1,7 +1,7 @@
 """A producer's transaction, request by request, as every broker since Kafka 2.5 serves it.
 
-Partitions and groups are added by requests of their own. Brokers with KIP-890 can do without, but
-whether one does is a matter of the cluster's features; this way is the same everywhere.
+Partitions and groups are added explicitly. Brokers with KIP-890 can do without, if the cluster's
+transaction.version allows it; the explicit requests work everywhere.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
-# The last versions in which a client names what is part of its transaction, and in which ending one
+# The last versions in which clients add partitions and groups to a transaction, and in which EndTxn
 # does not change the producer's epoch.
 ADD_PARTITIONS_MAX: Final = 3
 TXN_OFFSET_COMMIT_MAX: Final = 4
@@ -53,12 +53,12 @@ DESCRIBED_AT_ONCE: Final = 100
 
 ONGOING: Final = "Ongoing"
 UNKNOWN: Final = ""
-"""Of a transactional id that the coordinator does not have, or has no more."""
+"""The state of a transactional id that the coordinator does not have, or not any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
-    """Who writes: `transactional_id` is empty where there is no transaction."""
+class ProducerIdAndEpoch:
+    """A producer's identity; `transactional_id` is empty without transactions."""
 
     transactional_id: str
     id: int
@@ -66,33 +66,35 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class TransactionStatus:
     state: str
     producer_id: int
     producer_epoch: int
 
 
-NOBODY: Final = Producer("", -1, -1)
-"""Writes without numbers: what is sent twice is there twice."""
+NO_PRODUCER_ID: Final = ProducerIdAndEpoch("", -1, -1)
+"""Without a producer id: a retry may store records twice."""
 
 
-def idempotent(cluster: ClusterClient) -> Producer:
-    """A producer without transactions: what it sends again is not stored again."""
+def idempotent_producer(cluster: ClusterClient) -> ProducerIdAndEpoch:
+    """A producer id without transactions: brokers drop duplicates of a retry."""
 
-    def ask() -> Producer:
+    def ask() -> ProducerIdAndEpoch:
         answer = cluster.any().call(
             InitProducerIdRequest(None, 0), ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse
         )
         check(answer.error_code, "a producer id")
-        return Producer("", answer.producer_id, answer.producer_epoch)
+        return ProducerIdAndEpoch("", answer.producer_id, answer.producer_epoch)
 
-    return cluster.patiently(ask)
+    return cluster.with_retries(ask)
 
 
-def initialize(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> Producer:
-    """The producer of an id. Who was it before is fenced, and what it left open is aborted."""
+def init_transactions(
+    cluster: ClusterClient, transactional_id: str, timeout_ms: int
+) -> ProducerIdAndEpoch:
+    """InitProducerId: fences the previous producer of this id, and aborts its open transaction."""
 
-    def ask() -> Producer:
+    def ask() -> ProducerIdAndEpoch:
         answer = cluster.coordinated(
             TRANSACTION,
             transactional_id,
@@ -107,15 +109,15 @@ def initialize(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -
                 " kafka.transaction.timeout.ms to at most its transaction.max.timeout.ms",
             )
         check(answer.error_code, f"transactional id {transactional_id}")
-        return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+        return ProducerIdAndEpoch(transactional_id, answer.producer_id, answer.producer_epoch)
 
-    return cluster.patiently(ask)
+    return cluster.with_retries(ask)
 
 
 def add_partitions(
-    cluster: ClusterClient, producer: Producer, partitions: Iterable[tuple[str, int]]
+    cluster: ClusterClient, producer: ProducerIdAndEpoch, partitions: Iterable[tuple[str, int]]
 ) -> None:
-    """Before the first batch for a partition."""
+    """Must come before the first batch for a partition."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
@@ -123,7 +125,7 @@ def add_partitions(
         v3_and_below_transactional_id=producer.transactional_id,
         v3_and_below_producer_id=producer.id,
         v3_and_below_producer_epoch=producer.epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(*each) for each in topics.items()],
+        v3_and_below_topics=[AddPartitionsToTxnTopic(*added) for added in topics.items()],
     )
 
     def ask() -> None:
@@ -136,23 +138,23 @@ def add_partitions(
             version_max=ADD_PARTITIONS_MAX,
         )
         for topic in answer.results_by_topic_v3_and_below:
-            for each in topic.results_by_partition:
-                check(each.partition_error_code, f"{topic.name}-{each.partition_index}")
+            for result in topic.results_by_partition:
+                check(result.partition_error_code, f"{topic.name}-{result.partition_index}")
 
-    cluster.patiently(ask)
+    cluster.with_retries(ask)
 
 
 def commit_offset(
     cluster: ClusterClient,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     *,
     group: str,
     topic: str,
     offset: int,
     metadata: str,
 ) -> None:
-    """An offset of a group, of partition 0 of a topic, as a part of the transaction."""
-    cluster.patiently(lambda: _add_group(cluster, producer, group))
+    """Add an offset of a group, for partition 0 of a topic, to the transaction."""
+    cluster.with_retries(lambda: _add_group(cluster, producer, group))
     request = TxnOffsetCommitRequest(
         transactional_id=producer.transactional_id,
         group_id=group,
@@ -177,14 +179,14 @@ def commit_offset(
             version_max=TXN_OFFSET_COMMIT_MAX,
         )
         for found in answer.topics:
-            for each in found.partitions:
-                check(each.error_code, f"offset of group {group} at {found.name}")
+            for partition in found.partitions:
+                check(partition.error_code, f"offset of group {group} at {found.name}")
 
-    cluster.patiently(ask)
+    cluster.with_retries(ask)
 
 
-def end(cluster: ClusterClient, producer: Producer, *, commit: bool) -> None:
-    """Commit or abort. Asking again after a lost answer is safe: the coordinator knows."""
+def end_transaction(cluster: ClusterClient, producer: ProducerIdAndEpoch, *, commit: bool) -> None:
+    """Commit or abort. A retry after a lost response is safe: the coordinator knows."""
 
     def ask() -> None:
         answer = cluster.coordinated(
@@ -197,11 +199,11 @@ def end(cluster: ClusterClient, producer: Producer, *, commit: bool) -> None:
         )
         check(answer.error_code, f"end of transaction {producer.transactional_id}")
 
-    cluster.patiently(ask)
+    cluster.with_retries(ask)
 
 
-def abort_now(cluster: ClusterClient, producer: Producer) -> None:
-    """Readers need not wait for the timeout of what nobody will commit. One try."""
+def abort_now(cluster: ClusterClient, producer: ProducerIdAndEpoch) -> None:
+    """Abort without retries, so that readers need not wait for the transaction's timeout."""
     with suppress(KafkaError):  # nothing was added to it, or its coordinator is away
         cluster.coordinated(
             TRANSACTION,
@@ -213,59 +215,71 @@ def abort_now(cluster: ClusterClient, producer: Producer) -> None:
         )
 
 
-def end_all(cluster: ClusterClient, producers: Sequence[Producer], *, commit: bool) -> None:
-    """The same of many: all are asked before the first answer is waited for."""
+def end_transactions(
+    cluster: ClusterClient, producers: Sequence[ProducerIdAndEpoch], *, commit: bool
+) -> None:
+    """End many transactions: all requests are sent before the first response is awaited."""
     try:
         codes = _end_at_once(cluster, producers, commit)
     except KafkaError as error:
         cluster.forget(error)
-        cluster.close()  # answers are under way that nobody waits for any more
+        cluster.close()  # responses are outstanding that nobody waits for
         codes = [-1] * len(producers)
     for producer, code in zip(producers, codes, strict=True):
         if code:
-            end(cluster, producer, commit=commit)
+            end_transaction(cluster, producer, commit=commit)
 
 
-def describe(cluster: ClusterClient, transactional_ids: Sequence[str]) -> dict[str, Described]:
-    """What the coordinators know of ids; state UNKNOWN where they know nothing."""
-    found: dict[str, Described] = {}
+def describe_transactions(
+    cluster: ClusterClient, transactional_ids: Sequence[str]
+) -> dict[str, TransactionStatus]:
+    """The coordinators' state of these ids; UNKNOWN where they have none."""
+    found: dict[str, TransactionStatus] = {}
     for start in range(0, len(transactional_ids), DESCRIBED_AT_ONCE):
         some = transactional_ids[start : start + DESCRIBED_AT_ONCE]
-        found |= cluster.patiently(partial(_describe, cluster, some))
+        found |= cluster.with_retries(partial(_describe, cluster, some))
     return found
 
 
-def _describe(cluster: ClusterClient, transactional_ids: Sequence[str]) -> dict[str, Described]:
+def _describe(
+    cluster: ClusterClient, transactional_ids: Sequence[str]
+) -> dict[str, TransactionStatus]:
     cluster.find(TRANSACTION, transactional_ids)
-    lines = {each: cluster.coordinator(TRANSACTION, each) for each in transactional_ids}
+    connections = {id_: cluster.coordinator(TRANSACTION, id_) for id_ in transactional_ids}
     found = {}
-    for line in set(lines.values()):
-        ids = [each for each, its in lines.items() if its is line]
-        answer = line.call(
+    for connection in set(connections.values()):
+        ids = [id_ for id_, its in connections.items() if its is connection]
+        answer = connection.call(
             DescribeTransactionsRequest(ids),
             ApiKey.DESCRIBE_TRANSACTIONS,
             DescribeTransactionsResponse,
         )
-        for each in answer.transaction_states:
-            if each.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                found[each.transactional_id] = Described(UNKNOWN, -1, -1)
+        for state in answer.transaction_states:
+            if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                found[state.transactional_id] = TransactionStatus(UNKNOWN, -1, -1)
                 continue
-            check(each.error_code, f"transactional id {each.transactional_id}")
-            found[each.transactional_id] = Described(
-                each.transaction_state, each.producer_id, each.producer_epoch
+            check(state.error_code, f"transactional id {state.transactional_id}")
+            found[state.transactional_id] = TransactionStatus(
+                state.transaction_state, state.producer_id, state.producer_epoch
             )
     return found
 
 
-def _end_at_once(cluster: ClusterClient, producers: Sequence[Producer], commit: bool) -> list[int]:
-    cluster.find(TRANSACTION, [each.transactional_id for each in producers])
-    lines = [cluster.coordinator(TRANSACTION, each.transactional_id) for each in producers]
-    for line, producer in zip(lines, producers, strict=True):
-        line.send(_ending(producer, commit), ApiKey.END_TXN, version_max=END_TXN_MAX)
-    return [line.receive(ApiKey.END_TXN, EndTxnResponse).error_code for line in lines]
+def _end_at_once(
+    cluster: ClusterClient, producers: Sequence[ProducerIdAndEpoch], commit: bool
+) -> list[int]:
+    cluster.find(TRANSACTION, [fenced.transactional_id for fenced in producers])
+    connections = [
+        cluster.coordinator(TRANSACTION, fenced.transactional_id) for fenced in producers
+    ]
+    for connection, producer in zip(connections, producers, strict=True):
+        connection.send(_ending(producer, commit), ApiKey.END_TXN, version_max=END_TXN_MAX)
+    return [
+        connection.receive(ApiKey.END_TXN, EndTxnResponse).error_code for connection in connections
+    ]
 
 
-def _add_group(cluster: ClusterClient, producer: Producer, group: str) -> None:
+def _add_group(cluster: ClusterClient, producer: ProducerIdAndEpoch, group: str) -> None:
     request = AddOffsetsToTxnRequest(producer.transactional_id, producer.id, producer.epoch, group)
     answer = cluster.coordinated(
         TRANSACTION,
@@ -277,5 +291,5 @@ def _add_group(cluster: ClusterClient, producer: Producer, group: str) -> None:
     check(answer.error_code, f"group {group}")
 
 
-def _ending(producer: Producer, commit: bool) -> EndTxnRequest:
+def _ending(producer: ProducerIdAndEpoch, commit: bool) -> EndTxnRequest:
     return EndTxnRequest(producer.transactional_id, producer.id, producer.epoch, commit)

@@ -1,1 +1,1 @@
-"""Serdes whose schemas are in a schema registry (Avro, JsonSchema, Protobuf), and List."""
+"""Serdes with a schema registry (Avro, JsonSchema, Protobuf), and List."""

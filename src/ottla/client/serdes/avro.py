@@ -1,4 +1,4 @@
-"""Avro: binary Avro by schemas of a registry.
+"""Avro: binary Avro with schemas from a registry.
 
     Producer(servers, value=Avro(Order, registry="http://localhost:8081"))
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Avro(RegistrySerde[T]):
-    """`namespace` is that of the schema which a class becomes."""
+    """`namespace` is that of the schema made from a class."""
 
     kind: ClassVar[str] = "AVRO"
 
@@ -74,7 +74,7 @@ class Avro(RegistrySerde[T]):
         if type(value) in GENERIC:
             branches = RecordTree(schema.body.root, schema.text).to_plain
             if type(value) is GenericList and branches is None:
-                branches = list  # fastavro takes no other kind
+                branches = list  # fastavro accepts no other type
         to_plain = chained(None if values is None else values.to_plain, apply, branches)
         return b"", encode if to_plain is None else lambda model: encode(to_plain(model))
 
@@ -119,7 +119,7 @@ class Avro(RegistrySerde[T]):
         return read
 
     def _reader_schema(self, plan: ReadPlan) -> ParsedSchema | None:
-        """The schema that values are read into; None: the one that they were written by."""
+        """The schema that values are resolved into; None: the writer's."""
         from ottla.schemas.schema_types import parse
 
         if self.schema:

@@ -1,7 +1,8 @@
-"""Records within records of `Avro()`: each carries its schema, and which branch of a union it is.
+"""Nested records of `Avro()`: each carries its schema and its branch of a union.
 
-Where a union has several records, the codec gives and takes `(full name, dict)`; here that is a
-`GenericRecord`, whose schema says its name. So a record that is written again stays in its branch.
+Where a union has several records, the codec takes and returns `(full name, dict)`; here that is a
+`GenericRecord`, whose schema has the name. So a record stays in its branch when it is written
+again.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ Convert = Callable[[Any], Any]
 
 
 class RecordTree:
-    """The functions for one schema; None where values stay as they are."""
+    """Conversions for one schema; None where values stay as they are."""
 
     def __init__(self, root: AvroNode, text: str, references: Sequence[Reference] = ()) -> None:
-        # A record that is a branch of the root carries the union: it is what its topic has.
+        # A record at the root that is a branch of a union carries the whole union, its topic's
+        # schema.
         self._carried = {
             id(node): CarriedSchema("AVRO", text, references, node.name)
             for node in (root, *root.branches)
@@ -34,7 +36,7 @@ class RecordTree:
         self.from_plain = self._reader(root)
         self.to_plain = self._writer(root)
 
-    # What was read
+    # Reading
 
     def _reader(self, node: AvroNode) -> Convert | None:
         if node.kind in ("record", "error"):
@@ -55,7 +57,7 @@ class RecordTree:
                     made[name] = convert(value)
             return made
 
-        self._readers[id(node)] = read  # a record may be within itself
+        self._readers[id(node)] = read  # a record may contain itself
         for field in node.fields:
             convert = self._reader(field.type)
             if convert is not None:
@@ -63,7 +65,9 @@ class RecordTree:
         return read
 
     def _union_reader(self, node: AvroNode) -> Convert | None:
-        records = {each.name: self._reader(each) for each in node.branches if each.kind == "record"}
+        records = {
+            record.name: self._reader(record) for record in node.branches if record.kind == "record"
+        }
         by_type: dict[type, Convert] = {}
         for branch in node.branches:
             convert = self._reader(branch)
@@ -80,7 +84,7 @@ class RecordTree:
 
         return read
 
-    # What is written
+    # Writing
 
     def _writer(self, node: AvroNode) -> Convert | None:
         if id(node) not in self._with_choice:
@@ -109,10 +113,12 @@ class RecordTree:
         return write
 
     def _union_writer(self, node: AvroNode) -> Convert:
-        """A plain dict goes as it is: the codec takes the first branch that fits."""
-        records = {each.name: self._writer(each) for each in node.branches if each.kind == "record"}
-        others = [each for each in node.branches if each.kind in ("array", "map")]
-        by_type = {list if each.kind == "array" else dict: self._writer(each) for each in others}
+        """A plain dict passes unchanged: the codec takes the first branch that fits."""
+        records = {
+            record.name: self._writer(record) for record in node.branches if record.kind == "record"
+        }
+        others = [branch for branch in node.branches if branch.kind in ("array", "map")]
+        by_type = {list if other.kind == "array" else dict: self._writer(other) for other in others}
 
         def write(value: Any) -> Any:
             if isinstance(value, GenericRecord) and value.schema is not None:
@@ -139,14 +145,14 @@ def _of_items(node: AvroNode, convert: Convert | None) -> Convert | None:
 
 
 def _alone(node: AvroNode) -> CarriedSchema:
-    """A record of a schema, as a schema of its own."""
-    from ottla.schemas.avro.text import canonical
+    """A nested record's schema as a schema for itself."""
+    from ottla.schemas.avro.text import canonical_text
 
-    return CarriedSchema("AVRO", canonical(node), (), node.name)
+    return CarriedSchema("AVRO", canonical_text(node), (), node.name)
 
 
 def _with_choice(root: AvroNode) -> set[int]:
-    """Nodes in which, or somewhere below which, a union has several records."""
+    """Nodes at or above a union with several records."""
     found: set[int] = set()
     below: dict[int, list[AvroNode]] = {}
     todo = [root]
@@ -163,7 +169,9 @@ def _with_choice(root: AvroNode) -> set[int]:
             found.add(id(node))
     grown = True
     while grown:
-        more = {at for at, children in below.items() if any(id(each) in found for each in children)}
+        more = {
+            at for at, children in below.items() if any(id(child) in found for child in children)
+        }
         grown = not more <= found
         found |= more
     return found

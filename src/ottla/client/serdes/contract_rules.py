@@ -1,9 +1,9 @@
-"""Rules of data contracts: what a schema asks to be done with values on their way in and out.
+"""Rules of data contracts: conditions and transformations that a schema demands of its values.
 
-The registry stores rules, serdes run them: domain rules behind the value and in front of its bytes,
-migration rules where a reader wants another version than the writer had. An executor runs the rules
-of one type; `rule.executors` of a serde has more of them. A rule that nobody can run fails, so that
-nothing is written past it; what happens then is its `onFailure`.
+The registry stores rules, serdes run them: domain rules before serialization and after
+deserialization, migration rules where a reader wants another version than the writer's. An executor
+runs the rules of one type; a serde's `rule.executors` adds more. A rule without an executor fails,
+so that no record is written past it; its `onFailure` decides what happens then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("ottla.client")
 WRITE, READ, UPGRADE, DOWNGRADE = "WRITE", "READ", "UPGRADE", "DOWNGRADE"
 _BOTH: Final = {"WRITEREAD": (WRITE, READ), "UPDOWN": (UPGRADE, DOWNGRADE)}
 _FIRST: Final = (WRITE, UPGRADE)
-_HERE: Final = (None, "", "ALL", "CLIENT")  # values of enableAt that mean us
+_HERE: Final = (None, "", "ALL", "CLIENT")  # values of enableAt that include us
 _OPTIONAL: Final = ("CEL", "JSONATA")
 
 
@@ -50,7 +50,7 @@ class ContractRule:
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """What executors and actions get to know beside the value."""
+    """What executors and actions know besides the value."""
 
     rule: ContractRule
     mode: str
@@ -60,17 +60,17 @@ class RuleContext:
 
 
 RuleExecutor = Callable[[RuleContext, Any], Any]
-"""Given the value as dicts and lists: the new value, or for a CONDITION whether it holds."""
+"""Takes the value as dicts and lists; returns the new value, or for a CONDITION a boolean."""
 RuleAction = Callable[[RuleContext, Any, Exception | None], None]
-"""Given the value and why the rule failed; None: it did not."""
+"""Takes the value and the reason of the failure; None: the rule succeeded."""
 
 
 class RuleFailure(ValueError):
-    """A condition that does not hold, or a rule that can't be run."""
+    """A condition that is false, or a rule that can't be run."""
 
 
 class RuleSteps:
-    """The rules that count for one schema, in order, as one function of a value."""
+    """The active rules of one schema, in order, as one function of a value."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class RuleSteps:
 
 
 def domain_rules(rule_set: Mapping[str, Any] | None, mode: str) -> list[tuple[str, ContractRule]]:
-    """Those for writing in their order, those for reading in the reverse one."""
+    """Rules for writing in their order, for reading in reverse order."""
     if _active(rule_set, "encodingRules", mode):
         raise SerializationError("the schema has encoding rules, which Ottla's serdes do not run")
     found = _active(rule_set, "domainRules", mode)
@@ -142,7 +142,7 @@ def domain_rules(rule_set: Mapping[str, Any] | None, mode: str) -> list[tuple[st
 
 
 def refuse_rules(rule_set: Mapping[str, Any] | None, mode: str) -> None:
-    """For those who run none: a schema with rules must not be written, or read, past them."""
+    """For code that runs no rules: it must not read or write past them."""
     names = ", ".join(rule.name for _, rule in domain_rules(rule_set, mode))
     if names:
         raise SerializationError(
@@ -187,6 +187,6 @@ def _executor(kind: str, given: Mapping[str, RuleExecutor | None]) -> RuleExecut
     found = {name.upper(): executor for name, executor in given.items()}
     if kind in found or kind not in _OPTIONAL:
         return found.get(kind)
-    from ottla.client.serdes.expression_rules import executor_of
+    from ottla.client.serdes.expression_rules import expression_executor
 
-    return executor_of(kind)
+    return expression_executor(kind)

@@ -1,4 +1,4 @@
-"""Executors of rules whose expressions are CEL or JSONata, by libraries of the extra `[rules]`."""
+"""Rule executors for CEL and JSONata, with the libraries of the extra `[rules]`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ EXPRESSIONS_MAX: Final = 1_000
 _MISSING: Final = "rules of type {} need more packages: {}"
 
 
-def executor_of(kind: str) -> RuleExecutor:
+def expression_executor(kind: str) -> RuleExecutor:
     return run_cel if kind == "CEL" else run_jsonata
 
 
 def run_cel(context: RuleContext, value: Any) -> Any:
-    """`message` is the value. An expression `guard; rest` counts only where the guard holds."""
+    """`message` is the value. In an expression `guard; rest`, the rest counts if the guard
+    holds."""
     rule = context.rule
     guard, semicolon, rest = rule.expr.partition(";")
     expression = rest if semicolon else guard
@@ -64,7 +65,7 @@ def _to_cel(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """CEL's types are Python's own with other manners: fastavro and orjson want the plain ones."""
+    """CEL's types are subclasses of Python's: fastavro and orjson want the plain ones."""
     from celpy import celtypes
 
     if isinstance(value, celtypes.BoolType):

@@ -1,7 +1,7 @@
 """What `Avro()`, `JsonSchema()` and `Protobuf()` read: dicts and lists that carry their schema.
 
-As Java's GenericRecord does, so that a value which was read without a class can be written again:
-to another topic, a repartition topic, the changelog of a store. Else they are a dict and a list.
+As with Java's GenericRecord, a value that was read without a class can be written again: to another
+topic, a repartition topic, the changelog of a store. Otherwise they are a plain dict and list.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CarriedSchema:
-    """`kind` is AVRO, JSON or PROTOBUF; `record` the full name of the message, in Protobuf."""
+    """`kind` is AVRO, JSON or PROTOBUF; `record` is the full name of the Protobuf message."""
 
     __slots__ = ("_hash", "kind", "record", "references", "text")
 
@@ -25,7 +25,7 @@ class CarriedSchema:
         self.text = text
         self.references = tuple(references)
         self.record = record
-        self._hash = hash((kind, text, self.references, record))  # asked for with every record
+        self._hash = hash((kind, text, self.references, record))  # looked up for every record
 
     def __hash__(self) -> int:
         return self._hash
@@ -41,7 +41,7 @@ class CarriedSchema:
 
 
 class GenericRecord(dict[str, Any]):
-    """A record, a message or an object. `record | {"total": 3}` is another one of its schema."""
+    """A record, message or object. `record | {"total": 3}` has the same schema."""
 
     __slots__ = ("schema",)
 
@@ -68,7 +68,7 @@ class GenericRecord(dict[str, Any]):
 
 
 class GenericList(list[Any]):
-    """An array at the root of its schema."""
+    """An array at the root of a schema."""
 
     __slots__ = ("schema",)
 
@@ -82,7 +82,7 @@ class GenericList(list[Any]):
 
 GENERIC = (GenericRecord, GenericList)
 SCALARS = (str, int, float, bool, bytes)
-"""What needs no schema to be carried along: the type says it, as in Java."""
+"""Types that need no schema to be carried along, as in Java."""
 
 
 def carrying(value: Any, schema: CarriedSchema) -> Any:

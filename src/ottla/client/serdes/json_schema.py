@@ -1,11 +1,11 @@
-"""JsonSchema: JSON text by schemas of a registry.
+"""JsonSchema: JSON text with schemas from a registry.
 
     Producer(servers, value=JsonSchema(Order, registry="http://localhost:8081"))
 
 `JsonSchema(Order)` writes and reads instances of a dataclass or a Pydantic model;
-`JsonSchema(schema=text)` and `JsonSchema()` give what JSON has, the latter with its schema, so that
-it can be written again. Every value is checked against its
-schema when it is written, and when it is read; `json.fail.invalid.schema=false` turns that off.
+`JsonSchema(schema=text)` and `JsonSchema()` read plain JSON values, the latter with their schema,
+so that they can be written again. Every value is validated against its schema when it is written
+and when it is read; `json.fail.invalid.schema=false` turns that off.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class JsonSchema(RegistrySerde[T]):
 
 
 def _converters(of: Any) -> tuple[Convert | None, Convert | None]:
-    """From instances to what JSON has, and back; None for what needs no change."""
+    """From instances to JSON values and back; None for types that need no conversion."""
     from ottla.schemas.models.python_type import describe, is_model, is_pydantic
     from ottla.schemas.models.values import JSON, ModelValues
 
@@ -102,7 +102,7 @@ def _dumps() -> Callable[[Any], bytes]:
     def dumps(plain: Any) -> bytes:
         try:
             return orjson.dumps(plain)
-        except TypeError:  # a number of more than 64 bits, or what JSON has no word for
+        except TypeError:  # an integer of more than 64 bits, or a type that JSON lacks
             return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
 
     return dumps

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from ottla.client.serialization_error import SerializationError
 
-_IS_DIGIT: Final = bytes(b"0"[0] if each in b"0123456789" else b" "[0] for each in range(256))
+_IS_DIGIT: Final = bytes(b"0"[0] if byte in b"0123456789" else b" "[0] for byte in range(256))
 _TWENTY_DIGITS: Final = b"0" * 20
 
 
@@ -22,7 +22,7 @@ def write_json(value: Any) -> bytes:
         try:
             data: bytes = orjson.dumps(value, _plain, orjson.OPT_NON_STR_KEYS)
             return data
-        except TypeError:  # an integer of more than 64 bits, or something that JSON has no word for
+        except TypeError:  # an integer of more than 64 bits, or a type that JSON lacks
             pass
     try:
         text = _dumps(value)
@@ -34,10 +34,10 @@ def write_json(value: Any) -> bytes:
 
 
 def read_json(data: bytes) -> Any:
-    """A ValueError for bytes that are no JSON."""
+    """ValueError for bytes that are not JSON."""
     orjson = _orjson()
-    # orjson makes a float of an integer of more than 64 bits, so json reads what may have one.
-    # `find`, because `in` takes three times as long: it tries a number first.
+    # orjson reads an integer of more than 64 bits as a float, so json reads texts that may have
+    # one. `find`, because `in` takes three times as long: it tries a number first.
     if orjson is None or data.translate(_IS_DIGIT).find(_TWENTY_DIGITS) >= 0:
         return json.loads(data)
     try:
@@ -61,7 +61,7 @@ def _dumps(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What json and orjson do not know. orjson asks for sets only."""
+    """Types that json and orjson lack. orjson calls this for sets only."""
     if isinstance(value, set | frozenset):
         return list(value)
     if isinstance(value, datetime | date | time):
@@ -72,4 +72,4 @@ def _plain(value: Any) -> Any:
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    raise TypeError(f"JSON has no word for {value!r}")
+    raise TypeError(f"JSON cannot represent {value!r}")

@@ -1,4 +1,4 @@
-"""From what JSON has to what a dataclass wants: a function for each type, made once."""
+"""From JSON values to a dataclass: one conversion for each type, built once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FROM_TEXT: Final[dict[Any, Make]] = {
 }
 
 
-def maker(wanted: Any, known: dict[Any, Make] | None = None) -> Make | None:
-    """None where JSON's own value is what is wanted, or where nobody can tell."""
+def json_maker(wanted: Any, known: dict[Any, Make] | None = None) -> Make | None:
+    """None if JSON's own value is what is wanted, or if the type says too little."""
     known = {} if known is None else known
     if wanted in known:
         return known[wanted]
@@ -33,9 +33,9 @@ def maker(wanted: Any, known: dict[Any, Make] | None = None) -> Make | None:
     if origin in (Union, types.UnionType):
         return _one_of(parts, known)
     if origin is dict and len(parts) == 2:
-        return _values(maker(parts[1], known))
+        return _values(json_maker(parts[1], known))
     if origin in (list, tuple, set, frozenset) and parts:
-        return _entries(origin, maker(parts[0], known))
+        return _entries(origin, json_maker(parts[0], known))
     return FROM_TEXT.get(wanted)
 
 
@@ -44,33 +44,33 @@ def _dataclass(wanted: type, known: dict[Any, Make]) -> Make:
 
     def make(value: dict[str, Any]) -> Any:
         given = {}
-        for name, each in value.items():
+        for name, item in value.items():
             if name in makers:
                 inner = makers[name]
-                given[name] = each if inner is None or each is None else inner(each)
+                given[name] = item if inner is None or item is None else inner(item)
         return wanted(**given)
 
-    known[wanted] = make  # a type may have itself among its fields
+    known[wanted] = make  # a type may contain itself
     hints = get_type_hints(wanted)
-    makers.update({each.name: maker(hints[each.name], known) for each in fields(wanted)})
+    makers.update({field.name: json_maker(hints[field.name], known) for field in fields(wanted)})
     return make
 
 
 def _one_of(parts: tuple[Any, ...], known: dict[Any, Make]) -> Make | None:
-    """`X | None` is an X; of two others nobody could tell which one it is."""
-    some = [each for each in parts if each is not type(None)]
-    return maker(some[0], known) if len(some) == 1 else None
+    """`X | None` is an X; a union of two other types is ambiguous."""
+    some = [part for part in parts if part is not type(None)]
+    return json_maker(some[0], known) if len(some) == 1 else None
 
 
 def _values(inner: Make | None) -> Make | None:
     if inner is None:
         return None
     make = inner
-    return lambda value: {key: None if each is None else make(each) for key, each in value.items()}
+    return lambda value: {key: None if item is None else make(item) for key, item in value.items()}
 
 
 def _entries(kind: Any, inner: Make | None) -> Make | None:
     if inner is None:
         return None if kind is list else lambda value: kind(value)
     make = inner
-    return lambda value: kind(None if each is None else make(each) for each in value)
+    return lambda value: kind(None if item is None else make(item) for item in value)

@@ -12,10 +12,10 @@ INT: Final = struct.Struct(">i")
 
 
 class List(Serde[list[Any]]):
-    """A list of what another serde writes.
+    """A list of another serde's values.
 
-    byte 0  fixed size: count and places of the nulls, count of entries, the entries but nulls
-    byte 1  else: count of entries, each behind its size, which is -1 for null
+    byte 0  fixed size: count and positions of nulls, count of entries, all entries but nulls
+    byte 1  otherwise: count of entries, each with its size in front, which is -1 for null
     """
 
     def __init__(self, inner: Serde[Any]) -> None:
@@ -27,13 +27,15 @@ class List(Serde[list[Any]]):
     def serialize(self, topic: str, value: list[Any] | None) -> bytes | None:
         if value is None:
             return None
-        entries = [self.inner.serialize(topic, each) for each in value]
+        entries = [self.inner.serialize(topic, item) for item in value]
         if self.inner.fixed_bytes is not None:
-            nulls = [place for place, each in enumerate(entries) if each is None]
-            places = b"".join(INT.pack(place) for place in nulls)
-            present = b"".join(each for each in entries if each is not None)
-            return b"\x00" + INT.pack(len(nulls)) + places + INT.pack(len(entries)) + present
-        sized = (INT.pack(-1) if each is None else INT.pack(len(each)) + each for each in entries)
+            nulls = [index for index, entry in enumerate(entries) if entry is None]
+            indexes = b"".join(INT.pack(index) for index in nulls)
+            present = b"".join(entry for entry in entries if entry is not None)
+            return b"\x00" + INT.pack(len(nulls)) + indexes + INT.pack(len(entries)) + present
+        sized = (
+            INT.pack(-1) if entry is None else INT.pack(len(entry)) + entry for entry in entries
+        )
         return b"\x01" + INT.pack(len(entries)) + b"".join(sized)
 
     def deserialize(self, topic: str, data: bytes | None) -> list[Any] | None:
@@ -51,13 +53,13 @@ class List(Serde[list[Any]]):
         if size is None:
             raise SerializationError("a list of entries of one size, for a serde that has none")
         (count,) = INT.unpack_from(data, 1)
-        nulls = {INT.unpack_from(data, 5 + 4 * each)[0] for each in range(count)}
+        nulls = {INT.unpack_from(data, 5 + 4 * index)[0] for index in range(count)}
         at = 5 + 4 * count
         (entries,) = INT.unpack_from(data, at)
         at += 4
         found: list[Any] = []
-        for place in range(entries):
-            if place in nulls:
+        for index in range(entries):
+            if index in nulls:
                 found.append(None)
             else:
                 found.append(self.inner.deserialize(topic, data[at : at + size]))

@@ -1,4 +1,4 @@
-"""Protobuf: binary Protobuf by schemas of a registry.
+"""Protobuf: binary Protobuf with schemas from a registry.
 
     Producer(servers, value=Protobuf(OrderMessage, registry="http://localhost:8081"))
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ottla.client.serdes.generic_values import CarriedSchema, GenericRecord
 from ottla.client.serdes.read_plan import Convert, ReadPlan, chained
 from ottla.client.serdes.registry_serde import Decode, Encode, RegistrySerde, ValueSchema
-from ottla.schemas.framing import SchemaName, indexes_bytes, read_indexes, split
+from ottla.schemas.framing import RecordSchemaId, indexes_bytes, read_indexes, split_frame
 
 if TYPE_CHECKING:
     from ottla.client.schema_registry import RegisteredSchema, SchemaRegistry
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 
 class Protobuf(RegistrySerde[T]):
-    """`message` is the one of the schema's messages that dicts become: the first, if not said.
+    """`message` is the schema's message that dicts become; by default the first.
 
-    `package` is that of the .proto file which a class becomes.
+    `package` is that of the .proto file made from a class.
     """
 
     kind: ClassVar[str] = "PROTOBUF"
@@ -54,7 +54,7 @@ class Protobuf(RegistrySerde[T]):
     def _schema_of(self, value: Any) -> ValueSchema | None:
         from ottla.schemas.models.proto_file import proto_file
         from ottla.schemas.models.python_type import describe, is_model
-        from ottla.schemas.protobuf.dynamic import message_name
+        from ottla.schemas.protobuf.message_types import message_name
         from ottla.schemas.protobuf.schema import read_file
 
         if _is_message(type(value)):
@@ -76,7 +76,7 @@ class Protobuf(RegistrySerde[T]):
     def _registered_references(
         self, topic: str, own: ValueSchema, value: Any
     ) -> Sequence[Reference]:
-        """Of a generated class: what its file imports is registered before it."""
+        """The imports of a generated class's file are registered before it."""
         if _is_message(type(value)):
             return self._imports(topic, value.DESCRIPTOR.file)
         return own.references
@@ -103,7 +103,7 @@ class Protobuf(RegistrySerde[T]):
     def _encoder(
         self, schema: ParsedSchema, value: Any, apply: Convert | None
     ) -> tuple[bytes, Encode]:
-        from ottla.schemas.protobuf.dynamic import MessageTypes, message_indexes
+        from ottla.schemas.protobuf.message_types import MessageTypes, message_indexes
         from ottla.schemas.protobuf.values import MessageValues
 
         own = self._schema_of(value)
@@ -123,21 +123,21 @@ class Protobuf(RegistrySerde[T]):
         convert = to_plain
         return indexes_bytes(indexes), lambda model: _serialized(from_dict(convert(model)))
 
-    def _decode(self, topic: str, name: SchemaName, header: bytes) -> Decode:
+    def _decode(self, topic: str, name: RecordSchemaId, header: bytes) -> Decode:
         if self._type is not None and _is_message(self._type):
-            # A generated class needs no schema to read: the registry is not asked.
+            # A generated class needs no schema to read: no request to the registry.
             return _class_decoder(self._type, has_indexes=not header)
         return super()._decode(topic, name, header)
 
     def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
-        from ottla.schemas.protobuf.dynamic import MessageTypes
+        from ottla.schemas.protobuf.message_types import MessageTypes
         from ottla.schemas.protobuf.values import MessageValues
 
         types = MessageTypes(self._registry.parsed(found))
         made: dict[tuple[int, ...], tuple[MessageValues, CarriedSchema | None]] = {}
         is_generic, apply = self._is_generic, plan.apply
         values = None if self._type is None else self._values(self._type)
-        of_header = read_indexes(header, split(header)[1])[0] if header else None
+        of_header = read_indexes(header, split_frame(header)[1])[0] if header else None
 
         def decode(data: bytes, position: int) -> Any:
             indexes = of_header
@@ -179,7 +179,7 @@ def _class_decoder(of: Any, *, has_indexes: bool) -> Decode:
 
     def decode(data: bytes, position: int) -> Any:
         if has_indexes:
-            # Most records are of the first message of their file, which is a single 0.
+            # Most records are of their file's first message, which is a single 0.
             if data[position : position + 1] == b"\0":
                 position += 1
             else:
@@ -193,7 +193,9 @@ def _file_text(file: Any) -> str:
     """A file of generated classes as .proto text."""
     from google.protobuf import descriptor_pb2
 
-    from ottla.schemas.protobuf.descriptor_reading import file_of
+    from ottla.schemas.protobuf.descriptor_reader import file_of_descriptor
     from ottla.schemas.protobuf.text import proto_text
 
-    return proto_text(file_of(descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb)))
+    return proto_text(
+        file_of_descriptor(descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb))
+    )

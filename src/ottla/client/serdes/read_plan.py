@@ -1,7 +1,7 @@
-"""What happens to values of a schema behind their bytes: by which version they are read, and rules.
+"""How values are read: the version that they are read into, and the rules on the way.
 
-Without use.latest.version values keep the shape that they were written in. With it they get that of
-the latest version: by Avro's resolution, or by migration rules of the versions in between.
+Without use.latest.version, values keep the shape in which they were written. With it, they get that
+of the latest version: by Avro's resolution, or by migration rules of the versions in between.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.registry_error import RegistryError
+from ottla.client.schema_registry_error import SchemaRegistryError
 from ottla.client.serdes.contract_rules import (
     DOWNGRADE,
     READ,
@@ -31,7 +31,7 @@ Rules = list[tuple[str, ContractRule]]
 @dataclass(slots=True)
 class ReadPlan:
     """`latest` is the version that values are read into, if not the writer's; `apply` runs the
-    rules, which bring values there where it `migrates`."""
+    rules, which convert values to `latest` if it `migrates`."""
 
     latest: RegisteredSchema | None = None
     migrates: bool = False
@@ -47,7 +47,7 @@ def read_plan(
     *,
     is_key: bool,
 ) -> tuple[str, ReadPlan]:
-    """The subject, if it counts, and what is done with values of the schema that was found."""
+    """The subject, if it matters, and what to do with values of this schema."""
     from ottla.schemas.record_names import record_names
 
     if not (settings.use_latest or settings.use_metadata or found.rule_set):
@@ -79,7 +79,7 @@ def _migrations(
     """The rules of all versions between the writer's and the reader's."""
     written = registry.version_in(subject, found)
     if written is None:
-        return []  # of another subject: no version comes before or behind it
+        return []  # of another subject: its versions have no order relative to this one
     low, high = sorted((written, latest.version))
     mode = UPGRADE if written < latest.version else DOWNGRADE
     rules: Rules = []
@@ -93,14 +93,14 @@ def _migrations(
 def _version(registry: SchemaRegistry, subject: str, version: int) -> RegisteredSchema | None:
     try:
         return registry.version(subject, version, deleted=True)
-    except RegistryError as error:
+    except SchemaRegistryError as error:
         if error.status != 404:
             raise
-        return None  # deleted for good
+        return None  # hard-deleted
 
 
 def chained(*steps: Convert | None) -> Convert | None:
-    """One function after the other; None if there is none."""
+    """The composition of these functions; None if there are none."""
     found = [step for step in steps if step is not None]
     if len(found) < 2:
         return found[0] if found else None

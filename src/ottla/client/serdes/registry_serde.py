@@ -1,8 +1,8 @@
-"""What Avro, JsonSchema and Protobuf have in common: which schema a record is written or read by.
+"""The common part of Avro, JsonSchema and Protobuf: which schema a record is written or read by.
 
 Confluent's wire format (ottla.schemas.framing): the schema's id in front of the payload, or its
-GUID in a header. Schemas are resolved once for each topic and type, or each id; what that costs
-later is a look into a dict. The libraries of the languages are imported with the first record.
+GUID in a header. Schemas are resolved once for each topic and type, or each id; after that, a
+record costs a lookup in a dict. The languages' libraries are imported with the first record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
 
-from ottla.client.registry_error import RegistryError
+from ottla.client.schema_registry_error import SchemaRegistryError
 from ottla.client.serde import HeaderList, HeaderPairs, Serde, SerializationError
 from ottla.client.serdes.contract_rules import WRITE, ContractRule, RuleSteps, domain_rules
 from ottla.client.serdes.generic_values import GENERIC, CarriedSchema
@@ -30,9 +30,9 @@ from ottla.schemas.framing import (
     ID_FRAME,
     KEY_HEADER,
     VALUE_HEADER,
-    NotFramed,
-    SchemaName,
-    split,
+    FramingError,
+    RecordSchemaId,
+    split_frame,
     with_guid,
     with_id,
 )
@@ -46,13 +46,13 @@ Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes, int], Any]
 
 GUID_FRAME_BYTES: Final = 1 + GUID_BYTES
-KEPT_MAX: Final = 1_000  # of writers and readers each; more are resolved again
+KEPT_MAX: Final = 1_000  # of serializers and deserializers each; the oldest is resolved again
 _MISSING: Final = "serdes with a schema registry need more packages"
 
 
 @dataclass(slots=True)
 class ValueSchema:
-    """The schema that a value brings along. `record` says which message of several it is."""
+    """The schema that a value carries. `record` names its Protobuf message."""
 
     text: str
     record: str = ""
@@ -60,7 +60,7 @@ class ValueSchema:
 
 
 @dataclass(slots=True)
-class RecordWriter:
+class RegistrySerializer:
     prefix: bytes
     header: bytes  # empty if the registry gives no GUID
     encode: Encode
@@ -69,7 +69,7 @@ class RecordWriter:
 
 
 @dataclass(slots=True)
-class RecordReader:
+class RegistryDeserializer:
     decode: Decode
     schema: str
 
@@ -77,8 +77,8 @@ class RecordReader:
 class RegistrySerde(Serde[T]):
     """`of` is a dataclass, a Pydantic model or a message class; `schema` is a text.
 
-    `registry` is a URL or an `ottla.client.schema_registry.SchemaRegistry`; without it
-    `schema.registry.url` counts, from `settings` or from those of the client that uses the serde.
+    `registry` is a URL or an `ottla.client.schema_registry.SchemaRegistry`; without it,
+    `schema.registry.url` from `settings` or from the client's settings.
     """
 
     kind: ClassVar[str]
@@ -121,7 +121,7 @@ class RegistrySerde(Serde[T]):
     # Bytes
 
     def serialize(self, topic: str, value: T | None) -> bytes | None:
-        """The id goes in front of the payload, whatever the settings say: there are no headers."""
+        """Always puts the id in front of the payload, because there are no headers here."""
         if value is None:
             return None
         writer = self._writer(topic, value)
@@ -134,7 +134,7 @@ class RegistrySerde(Serde[T]):
         self, topic: str, headers: HeaderList, value: T | None
     ) -> bytes | None:
         if headers and any(pair[0] == self._header for pair in headers):
-            # From the record that this one was made of. Readers would believe it.
+            # The header of the record that this one was made from: readers would believe it.
             headers[:] = [pair for pair in headers if pair[0] != self._header]
         if value is None or not self._settings.id_in_header:
             return self.serialize(topic, value)
@@ -173,7 +173,7 @@ class RegistrySerde(Serde[T]):
                     return self._read(topic, reader, data, 0)
         return self.deserialize(topic, data)
 
-    def _read(self, topic: str, reader: RecordReader, data: bytes, position: int) -> T:
+    def _read(self, topic: str, reader: RegistryDeserializer, data: bytes, position: int) -> T:
         try:
             found: T = reader.decode(data, position)
             return found
@@ -184,33 +184,33 @@ class RegistrySerde(Serde[T]):
             ) from error
 
     def _first(self, topic: str, named: bytes, data: bytes, *, in_header: bool) -> T:
-        """A record of a schema that no record had before."""
+        """The first record of a schema."""
         try:
-            name, position = split(named)
-        except NotFramed as error:
+            name, position = split_frame(named)
+        except FramingError as error:
             raise SerializationError(
                 f"{topic}: the {self._side} names no schema: {error}"
             ) from None
         header = named if in_header else b""
         decode = self._asked(topic, str(name), lambda: self._decode(topic, name, header))
-        reader = RecordReader(decode, str(name))
+        reader = RegistryDeserializer(decode, str(name))
         found = self._read(topic, reader, data, 0 if in_header else position)
-        _keep(self._readers, named if in_header else named[:position], reader)
+        _cache(self._readers, named if in_header else named[:position], reader)
         return found
 
     # Which schema
 
-    def _writer(self, topic: str, value: Any) -> RecordWriter:
+    def _writer(self, topic: str, value: Any) -> RegistrySerializer:
         of: Any = type(value)
         key = (topic, value.schema) if of in GENERIC else (topic, of)
         writer = self._writers.get(key)
         if writer is None or (writer.expires_s is not None and time.monotonic() > writer.expires_s):
             writer = self._asked(topic, "", lambda: self._opened(topic, value))
-            _keep(self._writers, key, writer)
+            _cache(self._writers, key, writer)
         return writer
 
     def _carried(self, value: Any) -> ValueSchema | None:
-        """The schema by which a value without a class was read, if it is of this language."""
+        """The schema that a value without a class carries, if it is of this language."""
         carried = value.schema if type(value) in GENERIC else None
         if carried is None or carried.kind != self.kind:
             return None
@@ -221,7 +221,7 @@ class RegistrySerde(Serde[T]):
         """Neither a class nor a schema was given: values carry their schemas."""
         return self._type is None and not self.schema
 
-    def _opened(self, topic: str, value: Any) -> RecordWriter:
+    def _opened(self, topic: str, value: Any) -> RegistrySerializer:
         own = self._schema_of(value)
         settings, registry = self._settings, self._registry
         if own is None and not settings.uses_given:
@@ -242,11 +242,11 @@ class RegistrySerde(Serde[T]):
         apply = self._rule_steps(topic, subject, domain_rules(found.rule_set, WRITE))
         indexes, encode = self._encoder(parsed, value, apply)
         lasts_s = settings.latest_ttl_s if settings.uses_given else None
-        return RecordWriter(
+        return RegistrySerializer(
             with_id(found.id, indexes),
             with_guid(found.guid, indexes) if found.guid else b"",
             encode,
-            str(SchemaName(found.id)),
+            str(RecordSchemaId(found.id)),
             None if lasts_s is None else time.monotonic() + lasts_s,
         )
 
@@ -277,17 +277,17 @@ class RegistrySerde(Serde[T]):
         return found
 
     def _check_readable(self, subject: str, given: RegisteredSchema, own: ValueSchema) -> None:
-        """Could a reader with the given schema read what a writer with our own writes?"""
-        from ottla.schemas.compatibility.check import incompatibilities
+        """Can a reader with the given schema read what a writer with our own writes?"""
+        from ottla.schemas.compatibility.incompatibilities import incompatibilities
         from ottla.schemas.schema_types import parse
 
         texts = self._registry.referenced_texts(own.references or given.references)
-        ours = parse(self.kind, own.text, texts)
-        found = incompatibilities("BACKWARD", self._registry.parsed(given), [ours])
+        written = parse(self.kind, own.text, texts)
+        found = incompatibilities("BACKWARD", self._registry.parsed(given), [written])
         if found:
             raise SerializationError(
-                f"{subject}: {SchemaName(given.id)} can't take these values ({found[0]}). Without"
-                " this check: latest.compatibility.strict=false"
+                f"{subject}: {RecordSchemaId(given.id)} can't take these values ({found[0]})."
+                " Without this check: latest.compatibility.strict=false"
             )
 
     def _registered_references(
@@ -295,7 +295,7 @@ class RegistrySerde(Serde[T]):
     ) -> Sequence[Reference]:
         return own.references
 
-    def _decode(self, topic: str, name: SchemaName, header: bytes) -> Decode:
+    def _decode(self, topic: str, name: RecordSchemaId, header: bytes) -> Decode:
         registry = self._registry
         found = registry.by_guid(name.guid) if name.guid else registry.by_id(name.id)
         if found.kind != self.kind:
@@ -320,11 +320,11 @@ class RegistrySerde(Serde[T]):
         )
 
     def _asked(self, topic: str, schema: str, ask: Callable[[], Any]) -> Any:
-        """What depends on the record is a SerializationError; a registry that does not answer, or
-        refuses us, is not."""
+        """Failures that depend on the record become a SerializationError; a registry that is down
+        or denies access does not."""
         try:
             return ask()
-        except RegistryError as error:
+        except SchemaRegistryError as error:
             if error.status in (401, 403, 429) or error.status >= 500:
                 raise
             raise self._failure(topic, schema, error) from error
@@ -338,13 +338,13 @@ class RegistrySerde(Serde[T]):
             raise self._failure(topic, schema, error) from error
         finally:
             if self._own_registry is not None:
-                self._own_registry.close()  # we ask seldom: no connection is kept for it
+                self._own_registry.close()  # requests are rare: keep no connection open
 
     def _failure(self, topic: str, schema: str, error: Exception) -> SerializationError:
         by = f" by {schema}" if schema else ""
         return SerializationError(f"{topic}: the {self._side}{by}: {_words(error)}", schema)
 
-    def _unwritable(self, topic: str, writer: RecordWriter, error: Exception) -> NoReturn:
+    def _unwritable(self, topic: str, writer: RegistrySerializer, error: Exception) -> NoReturn:
         raise SerializationError(
             f"{topic}: the {self._side} can't be written by {writer.schema}: {_words(error)}",
             writer.schema,
@@ -368,40 +368,42 @@ class RegistrySerde(Serde[T]):
     def _forget(self) -> None:
         self._header = KEY_HEADER if self._is_key else VALUE_HEADER
         self._own_registry = None
-        self._writers: dict[tuple[str, type | CarriedSchema | None], RecordWriter] = {}
-        self._readers: dict[bytes, RecordReader] = {}
+        self._writers: dict[tuple[str, type | CarriedSchema | None], RegistrySerializer] = {}
+        self._readers: dict[bytes, RegistryDeserializer] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Workers of Spark get the settings, and ask the registry themselves."""
+        """Spark's workers get the settings, and ask the registry themselves."""
         left_out = ("_own_registry", "_writers", "_readers", "_models")
-        return {name: each for name, each in self.__dict__.items() if name not in left_out}
+        return {
+            name: attribute for name, attribute in self.__dict__.items() if name not in left_out
+        }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         self._forget()
 
-    # What each language does
+    # Implemented by each language
 
     @abstractmethod
     def _schema_of(self, value: Any) -> ValueSchema | None:
-        """The schema of a value; None if nobody knows it."""
+        """The schema of a value; None if it is unknown."""
 
     @abstractmethod
     def _encoder(
         self, schema: ParsedSchema, value: Any, apply: Convert | None
     ) -> tuple[bytes, Encode]:
-        """For values of this type, and what stands between id and payload. `apply` runs the rules
+        """For values of this type, with what stands between id and payload. `apply` runs the rules
         on values as dicts and lists."""
 
     @abstractmethod
     def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
-        """For payloads of this schema; `header` is what named it, if no prefix did."""
+        """For payloads of this schema; `header` is the header that named it, if no prefix did."""
 
 
-def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
-    if len(kept) >= KEPT_MAX:
-        kept.clear()
-    kept[key] = value
+def _cache(cache: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(cache) >= KEPT_MAX:
+        cache.clear()
+    cache[key] = value
 
 
 def _words(error: Exception) -> str:

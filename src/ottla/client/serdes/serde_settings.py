@@ -44,7 +44,7 @@ ANY_NAMESPACE: Final = "-"
 _URL: Final = "schema.registry.url"
 _LOGIN: Final = ("sasl.username", "sasl.password", "sasl.jaas.config")  # for SASL_INHERIT
 _OF_REGISTRY: Final = ("schema.registry.", "basic.auth.", "bearer.auth.")
-# For the serializers of Java, where their job is done by the classes that are given here.
+# Java serializers have these, where the classes given to our serdes do the job.
 _ELSEWHERE: Final = frozenset(
     (
         "avro.reflection.allow.null",
@@ -65,14 +65,14 @@ _ELSEWHERE: Final = frozenset(
 
 
 def is_serde_setting(name: str) -> bool:
-    """Is it for serdes, and not for the connection to the brokers?"""
+    """True for a setting of serdes, not of the connection to the brokers."""
     bare = name.removeprefix("key.").removeprefix("value.")
     in_sides = bare in _OF_SIDE
     return in_sides or name in _OF_SERDE or name in _ELSEWHERE or name.startswith(_OF_REGISTRY)
 
 
 def serde_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What serdes take of the settings of a client or an application."""
+    """The part of a client's or application's settings that serdes use."""
     taken = {name: value for name, value in given.items() if is_serde_setting(name)}
     if str(taken.get("basic.auth.credentials.source", "")).upper() == "SASL_INHERIT":
         taken |= {name: given[name] for name in _LOGIN if name in given}
@@ -80,13 +80,13 @@ def serde_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_own(own: Mapping[str, Any], own_url: str, of_client: Mapping[str, Any]) -> dict[str, Any]:
-    """A serde's own settings win. Logins of a client are for the registry of the client: a serde
-    with another registry does not send them there."""
+    """A serde's own settings win. A client's logins are for the client's registry: a serde with
+    another registry does not send them there."""
     taken = serde_settings(of_client)
     theirs = str(taken.get(_URL) or "")
     url = own_url or str(own.get(_URL) or "")
     if url and theirs and url.rstrip("/") != theirs.rstrip("/"):
-        taken = {name: each for name, each in taken.items() if not _is_of_registry(name)}
+        taken = {name: value for name, value in taken.items() if not _is_of_registry(name)}
     return {**taken, **own}
 
 
@@ -107,8 +107,7 @@ class SerdeSettings:
     latest_ttl_s: float | None = None
     subject_name: SubjectName = topic_name
     association_namespace: str = ""
-    """Where the registry is asked for the subject that a topic is associated with; empty: nowhere.
-    """
+    """The namespace of the registry's associations of topics with subjects; empty: not used."""
     reference_subject_name: SubjectName | None = None
     id_in_header: bool = False
     looks_at_headers: bool = True
@@ -118,12 +117,12 @@ class SerdeSettings:
 
     @property
     def registers(self) -> bool:
-        """Does a schema that the registry does not have yet become a version of its subject?"""
+        """True if a schema that the registry lacks becomes a version of its subject."""
         return self.auto_register and not self.uses_given
 
     @property
     def uses_given(self) -> bool:
-        """Is the schema of a record one that the registry has, whatever the value is?"""
+        """True if a record's schema comes from the registry, whatever the value is."""
         return bool(
             self.use_latest or self.use_metadata or self.use_id is not None or self.use_guid
         )
@@ -186,7 +185,7 @@ def _flag(settings: Mapping[str, Any], name: str, default: bool) -> bool:
 
 
 def _pairs(given: Any) -> dict[str, str]:
-    """A dict, or as Java has it: `a=1,b=2`."""
+    """A dict, or Java's form: `a=1,b=2`."""
     if not given:
         return {}
     if isinstance(given, Mapping):

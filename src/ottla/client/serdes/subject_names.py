@@ -1,4 +1,4 @@
-"""Which subject of the registry a schema belongs to: Confluent's subject name strategies.
+"""Confluent's subject name strategies: the subject of the registry that a schema belongs to.
 
 A strategy is a function of the topic, whether it is a key, and the record's name in its schema.
 """
@@ -26,8 +26,8 @@ def topic_record_name(topic: str, is_key: bool, record: str) -> str:
 
 
 def associated_name(topic: str, is_key: bool, record: str) -> str:
-    """What Confluent's falls back to where a topic has no association. Serdes ask the registry
-    for one before (`SerdeSettings.association_namespace`)."""
+    """Confluent's fallback for a topic without an association, which serdes look up first
+    (`SerdeSettings.association_namespace`)."""
     return topic_name(topic, is_key, record)
 
 

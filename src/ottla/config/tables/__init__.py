@@ -1,11 +1,18 @@
-"""The tables: every broker property that Kafka 4 knows, and the names that it has retired."""
+"""The tables of all broker properties of Kafka 4, and the names that it has retired."""
 
 from __future__ import annotations
 
-from ottla.config.definition import READ_ONLY, Check, ConfigType, Definition, Update, Value
-from ottla.config.tables.accepted_cluster import CLUSTER
-from ottla.config.tables.accepted_groups import NEWER_GROUPS
-from ottla.config.tables.accepted_security import SECURITY
+from ottla.config.definition import (
+    READ_ONLY,
+    Check,
+    ConfigDefinition,
+    ConfigType,
+    UpdateMode,
+    Value,
+)
+from ottla.config.tables.accepted_cluster import ACCEPTED_CLUSTER
+from ottla.config.tables.accepted_groups import ACCEPTED_GROUPS
+from ottla.config.tables.accepted_security import ACCEPTED_SECURITY
 from ottla.config.tables.access import ACCESS
 from ottla.config.tables.consumer_groups import CONSUMER_GROUPS
 from ottla.config.tables.controller import CONTROLLER
@@ -20,16 +27,16 @@ from ottla.config.tables.tls import TLS
 from ottla.config.tables.transactions import TRANSACTIONS
 from ottla.config.tables.zookeeper import ZOOKEEPER
 
-ACCEPTED = "A property of Kafka's, which Ottla accepts and makes no use of."
+ACCEPTED = "A property of Kafka's, which Ottla accepts and ignores."
 
 
 def accepted(
-    name: str, kind: ConfigType, default: Value, check: Check | None, update: Update = READ_ONLY
-) -> Definition:
-    return Definition(name, kind, default, check, ACCEPTED, update, used=False)
+    name: str, kind: ConfigType, default: Value, check: Check | None, update: UpdateMode = READ_ONLY
+) -> ConfigDefinition:
+    return ConfigDefinition(name, kind, default, check, ACCEPTED, update, used=False)
 
 
-BROKER_CONFIGS: dict[str, Definition] = {
+BROKER_CONFIGS: dict[str, ConfigDefinition] = {
     definition.name: definition
     for definition in (
         *GENERAL,
@@ -47,7 +54,7 @@ BROKER_CONFIGS: dict[str, Definition] = {
         *SCHEMA_VALIDATION,
     )
 }
-for _row in CLUSTER + NEWER_GROUPS + SECURITY:
+for _row in ACCEPTED_CLUSTER + ACCEPTED_GROUPS + ACCEPTED_SECURITY:
     BROKER_CONFIGS[_row[0]] = accepted(*_row)
 
 RETIRED = frozenset(
@@ -69,7 +76,7 @@ RETIRED = frozenset(
         "zookeeper.metadata.migration.enable",
     }
 )
-"""Names that older files carry and that mean nothing any more, to Kafka 4 or to us."""
+"""Names in older files that neither Kafka 4 nor Ottla uses any more."""
 
 INTERNAL = frozenset(
     {
@@ -88,7 +95,7 @@ INTERNAL = frozenset(
         "unstable.feature.versions.enable",
     }
 )
-"""Kafka's own undocumented switches: known, so not warned about, and never described."""
+"""Kafka's undocumented properties: accepted without a warning, and never described."""
 
 FAMILIES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.", "zookeeper.")
-"""Prefixes under which names are free: per-listener settings, plug-ins, ZooKeeper's client."""
+"""Prefixes under which any name is accepted: per-listener settings, plug-ins, ZooKeeper."""

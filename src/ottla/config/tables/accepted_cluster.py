@@ -1,7 +1,7 @@
-"""Kafka's properties for threads, replication, KRaft and tiered storage, which Ottla only accepts.
+"""Kafka's properties for threads, replication, KRaft and tiered storage, which Ottla ignores.
 
-A `server.properties` that was written for Kafka starts Ottla without a warning; what stands here
-changes nothing. A property that comes into use moves to the table of its room.
+A `server.properties` that was written for Kafka starts Ottla without a warning; the properties in
+this table have no effect. A property that comes into use moves to another table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.config.definition import (
     STRING,
     Check,
     ConfigType,
-    Update,
+    UpdateMode,
     Value,
     at_least,
     between,
@@ -31,7 +31,7 @@ from ottla.config.definition import (
 
 Row = (
     tuple[str, ConfigType, Value, Check | None]
-    | tuple[str, ConfigType, Value, Check | None, Update]
+    | tuple[str, ConfigType, Value, Check | None, UpdateMode]
 )
 
 ZERO = at_least(0)
@@ -151,4 +151,4 @@ REMOTE: list[Row] = [
     ("log.remote.copy.lag.bytes", LONG, -1, at_least(-1), WIDE),
 ]
 
-CLUSTER = THREADS + REPLICATION + KRAFT + METRICS + QUOTAS + REMOTE
+ACCEPTED_CLUSTER = THREADS + REPLICATION + KRAFT + METRICS + QUOTAS + REMOTE

@@ -1,4 +1,4 @@
-"""Kafka's properties for newer groups and for transactions, which Ottla only accepts so far."""
+"""Kafka's properties for newer groups and for transactions, which Ottla ignores so far."""
 
 from __future__ import annotations
 
@@ -59,4 +59,4 @@ TRANSACTIONS: list[Row] = [
     ("transaction.two.phase.commit.enable", BOOLEAN, False, None),
 ]
 
-NEWER_GROUPS = COORDINATOR + CONSUMER + SHARE + STREAMS + TRANSACTIONS
+ACCEPTED_GROUPS = COORDINATOR + CONSUMER + SHARE + STREAMS + TRANSACTIONS

@@ -1,4 +1,4 @@
-"""Kafka's properties for TLS and SASL which Ottla only accepts so far."""
+"""Kafka's properties for TLS and SASL that Ottla ignores so far."""
 
 from __future__ import annotations
 
@@ -84,4 +84,4 @@ OAUTH: list[Row] = [
     ("sasl.oauthbearer.allow.unverified.issuer", BOOLEAN, False, None),
 ]
 
-SECURITY = ACCESS + SSL + SASL + OAUTH
+ACCEPTED_SECURITY = ACCESS + SSL + SASL + OAUTH

@@ -1,4 +1,4 @@
-"""Broker properties: who is let in (SASL), what they may do (authorizer), delegation tokens."""
+"""Broker properties of SASL, the authorizer and delegation tokens."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ottla.config.definition import (
     PASSWORD,
     PER_BROKER,
     STRING,
-    Definition,
+    ConfigDefinition,
     Value,
     at_least,
     list_of,
     one_of,
 )
 
-D = Definition
+D = ConfigDefinition
 
 AUTHORIZERS = (
     "kafka.security.authorizer.AclAuthorizer",
@@ -27,14 +27,14 @@ AUTHORIZERS = (
 
 
 def authorizer(value: Value) -> str | None:
-    """Both of Kafka's names mean the one that is here; empty is none."""
+    """Both of Kafka's authorizers mean Ottla's; empty means none."""
     if value in ("", *AUTHORIZERS):
         return None
     return f"the authorizer is built in: {AUTHORIZERS[1]} (or {AUTHORIZERS[0]})"
 
 
 def super_users(value: Value) -> str | None:
-    for part in filter(None, (each.strip() for each in str(value).split(";"))):
+    for part in filter(None, (name.strip() for name in str(value).split(";"))):
         kind, colon, name = part.partition(":")
         if not (kind and colon and name):
             return f"'{part}' is not of the form User:name"
@@ -47,29 +47,30 @@ AUTHORIZATION = [
         STRING,
         "",
         authorizer,
-        "Either of Kafka's authorizers turns authorization on; empty: everybody may everything.",
+        "Either of Kafka's authorizers enables authorization; if empty, everybody may do "
+        "everything.",
     ),
     D(
         "super.users",
         STRING,
         "",
         super_users,
-        "Principals that may do everything, as User:a;User:b. Brokers have to be among them, or"
-        " to have CLUSTER_ACTION on the cluster.",
+        "Principals that may do everything, as User:a;User:b. Brokers must be among them, or "
+        "have CLUSTER_ACTION on the cluster.",
     ),
     D(
         "allow.everyone.if.no.acl.found",
         BOOLEAN,
         False,
         None,
-        "Whether everybody may use a resource for which there is no ACL at all.",
+        "Whether everybody may use a resource that has no ACL.",
     ),
     D(
         "ottla.authorizer.audit.format",
         STRING,
         "text",
         one_of("text", "json"),
-        "How kafka.authorizer.logger writes decisions: in Kafka's sentence, or as lines of JSON.",
+        "How kafka.authorizer.logger writes decisions: as text in Kafka's format, or as JSON.",
     ),
 ]
 
@@ -88,8 +89,8 @@ SASL = [
         PASSWORD,
         None,
         None,
-        "A login module: the users of PLAIN, the keytab of GSSAPI, and our own name for other"
-        " brokers.",
+        "A login module: PLAIN's users, GSSAPI's keytab, and the broker's own login to other "
+        "brokers.",
         PER_BROKER,
     ),
     D(
@@ -97,7 +98,7 @@ SASL = [
         LONG,
         0,
         None,
-        "How long a client may go on before it has to authenticate again; 0 is without end.",
+        "How long a session lasts before the client must re-authenticate; 0 means no limit.",
     ),
 ]
 
@@ -107,7 +108,7 @@ TLS_CLIENTS = [
         STRING,
         "DEFAULT",
         None,
-        "How the subject of a client's certificate becomes the name of a user.",
+        "How the subject of a client's certificate becomes a user name.",
     ),
 ]
 
@@ -117,8 +118,8 @@ OAUTH = [
         STRING,
         None,
         None,
-        "Where the keys of the identity provider are: https://..., or file:///... on this machine."
-        " OAUTHBEARER does not start without.",
+        "Where the identity provider's keys are: https://..., or file:///... on this machine. "
+        "OAUTHBEARER requires it.",
     ),
     D(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
@@ -132,56 +133,56 @@ OAUTH = [
         LONG,
         100,
         None,
-        "How long to wait at first when the keys can't be fetched; each time twice as long.",
+        "How long to wait after a failed fetch of the keys, at first; doubled each time.",
     ),
     D(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         LONG,
         10000,
         None,
-        "How long to wait at most when the keys can't be fetched.",
+        "How long to wait at most after a failed fetch of the keys.",
     ),
     D(
         "sasl.oauthbearer.expected.audience",
         LIST,
         (),
         list_of(),
-        "Tokens must be for one of these; not set: for anybody.",
+        "Tokens must be for one of these audiences; if unset, for any.",
     ),
     D(
         "sasl.oauthbearer.expected.issuer",
         STRING,
         None,
         None,
-        "Tokens must be from this issuer; not set: from anybody whose key is known.",
+        "Tokens must be from this issuer; if unset, from any whose key is known.",
     ),
     D(
         "sasl.oauthbearer.clock.skew.seconds",
         INT,
         30,
         at_least(0),
-        "How far the provider's clock may be from ours.",
+        "How far the provider's clock may differ from the broker's.",
     ),
     D(
         "sasl.oauthbearer.sub.claim.name",
         STRING,
         "sub",
         None,
-        "The claim that has the name of the user.",
+        "The claim with the user's name.",
     ),
     D(
         "sasl.oauthbearer.scope.claim.name",
         STRING,
         "scope",
         None,
-        "The claim that has the scope.",
+        "The claim with the scope.",
     ),
     D(
         "ottla.sasl.oauthbearer.unsecured",
         BOOLEAN,
         False,
         None,
-        "Accept tokens that nobody has signed: for tests of clients only.",
+        "Accept unsigned tokens: for tests of clients only.",
     ),
     D(
         "sasl.oauthbearer.token.endpoint.url",
@@ -196,28 +197,28 @@ OAUTH = [
         STRING,
         None,
         None,
-        "Who this broker is to the token endpoint.",
+        "This broker's client id at the token endpoint.",
     ),
     D(
         "sasl.oauthbearer.client.credentials.client.secret",
         PASSWORD,
         None,
         None,
-        "This broker's secret for the token endpoint.",
+        "This broker's client secret at the token endpoint.",
     ),
     D(
         "sasl.oauthbearer.scope",
         STRING,
         None,
         None,
-        "The scope that this broker asks the token endpoint for.",
+        "The scope that this broker requests from the token endpoint.",
     ),
     D(
         "sasl.login.read.timeout.ms",
         INT,
         None,
         None,
-        "How long the token endpoint may take to answer; not set: 10 s.",
+        "How long the token endpoint may take to answer; 10 s if unset.",
     ),
 ]
 
@@ -227,7 +228,8 @@ KERBEROS = [
         STRING,
         None,
         None,
-        "The service's name in its Kerberos principal, which clients and brokers ask tickets for.",
+        "The service's name in its Kerberos principal, for which clients and brokers request "
+        "tickets.",
         PER_BROKER,
     ),
     D(
@@ -235,7 +237,7 @@ KERBEROS = [
         LIST,
         ("DEFAULT",),
         list_of(),
-        "How a Kerberos principal becomes the name of a user.",
+        "How a Kerberos principal becomes a user name.",
         PER_BROKER,
     ),
 ]
@@ -246,28 +248,28 @@ TOKENS = [
         PASSWORD,
         None,
         None,
-        "The secret of delegation tokens, the same on all brokers; without it there are none.",
+        "The secret of delegation tokens, the same on all brokers; without it there are no tokens.",
     ),
     D(
         "delegation.token.max.lifetime.ms",
         LONG,
         7 * DAY_MS,
         at_least(1),
-        "How long a token lives at most, however often it is renewed.",
+        "How long a token can live, however often it is renewed.",
     ),
     D(
         "delegation.token.expiry.time.ms",
         LONG,
         DAY_MS,
         at_least(1),
-        "How long a token is valid before it has to be renewed.",
+        "How long a token is valid before it must be renewed.",
     ),
     D(
         "delegation.token.expiry.check.interval.ms",
         LONG,
         3600000,
         at_least(1),
-        "How often tokens that have expired are removed.",
+        "How often expired tokens are removed.",
     ),
 ]
 

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from ottla.config.definition import INT, LIST, Definition
+from ottla.config.definition import INT, LIST, ConfigDefinition
 
 INTERVAL_MS_DEFAULT = 300_000
 INTERVAL_MS_MIN = 100
 INTERVAL_MS_MAX = 3_600_000
 
-CLIENT_METRICS_CONFIGS: dict[str, Definition] = {
-    each.name: each
-    for each in (
-        Definition(
+CLIENT_METRICS_CONFIGS: dict[str, ConfigDefinition] = {
+    definition.name: definition
+    for definition in (
+        ConfigDefinition(
             "metrics",
             LIST,
             (),
             None,
-            "Beginnings of the names of the metrics that clients shall push; * is all of them.",
+            "Prefixes of the names of the metrics that clients push; * means all.",
         ),
-        Definition(
-            "interval.ms", INT, INTERVAL_MS_DEFAULT, None, "How often clients shall push them."
+        ConfigDefinition(
+            "interval.ms", INT, INTERVAL_MS_DEFAULT, None, "How often clients push them."
         ),
-        Definition(
+        ConfigDefinition(
             "match",
             LIST,
             (),
             None,
-            "Which clients: key=regular expression, all of which must match.",
+            "Which clients, as key=regular expression; all must match.",
         ),
     )
 }

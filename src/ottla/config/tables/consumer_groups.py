@@ -8,13 +8,13 @@ from ottla.config.definition import (
     INT_MAX,
     LIST,
     STRING,
-    Definition,
+    ConfigDefinition,
     Value,
     at_least,
     list_of,
 )
 
-D = Definition
+D = ConfigDefinition
 
 POLICIES = ("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL")
 
@@ -31,78 +31,79 @@ CONSUMER_GROUPS = [
         LIST,
         ("classic", "consumer", "streams"),
         list_of("classic", "consumer", "share", "streams", empty=False),
-        "Protocols of groups that are served. Share groups come with their feature, whatever is "
-        "said here.",
+        "The group protocols that are enabled. Share groups depend on their feature instead.",
     ),
     D(
         "group.consumer.session.timeout.ms",
         INT,
         45000,
         at_least(1),
-        "A consumer of the new protocol that is not heard of for so long has left its group.",
+        "A consumer of the new protocol leaves its group when it has sent no heartbeat for this"
+        " long.",
     ),
     D(
         "group.consumer.min.session.timeout.ms",
         INT,
         45000,
         at_least(1),
-        "The least that a group may have as consumer.session.timeout.ms.",
+        "The smallest consumer.session.timeout.ms of a group.",
     ),
     D(
         "group.consumer.max.session.timeout.ms",
         INT,
         60000,
         at_least(1),
-        "The most that a group may have as consumer.session.timeout.ms.",
+        "The largest consumer.session.timeout.ms of a group.",
     ),
     D(
         "group.consumer.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
-        "How often consumers of the new protocol are told to send a heartbeat.",
+        "How often consumers of the new protocol must send a heartbeat.",
     ),
     D(
         "group.consumer.min.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
-        "The least that a group may have as consumer.heartbeat.interval.ms.",
+        "The smallest consumer.heartbeat.interval.ms of a group.",
     ),
     D(
         "group.consumer.max.heartbeat.interval.ms",
         INT,
         15000,
         at_least(1),
-        "The most that a group may have as consumer.heartbeat.interval.ms.",
+        "The largest consumer.heartbeat.interval.ms of a group.",
     ),
     D(
         "group.consumer.max.size",
         INT,
         INT_MAX,
         at_least(1),
-        "How many members a consumer group may have.",
+        "The most members in one consumer group.",
     ),
     D(
         "group.consumer.assignors",
         LIST,
         ("uniform", "range"),
         list_of("uniform", "range", empty=False),
-        "The assignors of the broker that consumers may choose from; the first is the default.",
+        "The server-side assignors that consumers may choose from; the first is the default.",
     ),
     D(
         "group.consumer.migration.policy",
         STRING,
         "bidirectional",
         migration_policy,
-        "Whether groups may change between the classic and the new protocol while they work.",
+        "Whether groups may migrate between the classic and the new protocol while they have "
+        "members.",
     ),
     D(
         "group.consumer.assignment.interval.ms",
         INT,
         1000,
         at_least(0),
-        "How much time lies at least between two assignments of a consumer group.",
+        "The shortest time between two assignments of a consumer group.",
         CLUSTER_WIDE,
     ),
     D(
@@ -110,13 +111,13 @@ CONSUMER_GROUPS = [
         INT,
         0,
         at_least(0),
-        "The least that a group may have as consumer.assignment.interval.ms.",
+        "The smallest consumer.assignment.interval.ms of a group.",
     ),
     D(
         "group.consumer.max.assignment.interval.ms",
         INT,
         15000,
         at_least(0),
-        "The most that a group may have as consumer.assignment.interval.ms.",
+        "The largest consumer.assignment.interval.ms of a group.",
     ),
 ]

@@ -1,10 +1,10 @@
-"""Properties of what the controller does by itself."""
+"""Broker properties of the controller."""
 
 from __future__ import annotations
 
-from ottla.config.definition import BOOLEAN, INT, LONG, Definition, at_least
+from ottla.config.definition import BOOLEAN, INT, LONG, ConfigDefinition, at_least
 
-D = Definition
+D = ConfigDefinition
 
 CONTROLLER = [
     D(
@@ -12,7 +12,7 @@ CONTROLLER = [
         BOOLEAN,
         True,
         None,
-        "Let the controller give leadership back to preferred leaders, now and then.",
+        "Let the controller give leadership back to preferred leaders from time to time.",
     ),
     D(
         "leader.imbalance.check.interval.seconds",
@@ -26,6 +26,7 @@ CONTROLLER = [
         INT,
         10,
         None,
-        "It acts for brokers that lack more than so many percent of what they should lead.",
+        "Rebalance a broker if it lacks more than this share of the partitions that it should "
+        "lead.",
     ),
 ]

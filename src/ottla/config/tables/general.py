@@ -1,4 +1,4 @@
-"""Broker properties: identity, sockets, topics, replication, and what is Ottla's own."""
+"""Broker properties: identity, sockets, topics, replication, and Ottla's own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ottla.config.definition import (
     LONG,
     MIB,
     STRING,
-    Definition,
+    ConfigDefinition,
     at_least,
     between,
     list_of,
     one_of,
 )
 
-D = Definition
+D = ConfigDefinition
 
 MESSAGE_MAX_BYTES = MIB + 12
 """One mebibyte of record batch and the twelve bytes (offset, length) that precede its body."""
@@ -41,14 +41,15 @@ IDENTITY = [
         STRING,
         None,
         None,
-        "Where this broker stands; replicas are spread over racks.",
+        "The rack of this broker; replicas are spread over racks.",
     ),
     D(
         "controlled.shutdown.enable",
         BOOLEAN,
         True,
         None,
-        "Hand over leadership before stopping, rather than leave it to be noticed.",
+        "Move leadership to other brokers before stopping, so that clients need not wait for "
+        "the failure to be detected.",
     ),
 ]
 
@@ -58,15 +59,16 @@ SOCKETS = [
         LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
         list_of(empty=False),
-        "Where to listen: NAME://host:port, comma separated. An empty host is every interface,"
-        " port 0 any free port. Kafka's default is every interface; Ottla's is this machine only.",
+        "Where to listen: NAME://host:port, comma separated. An empty host means all "
+        "interfaces, port 0 any free port. Kafka listens on all interfaces by default, Ottla on"
+        " this machine only.",
     ),
     D(
         "advertised.listeners",
         LIST,
         None,
         list_of(empty=False),
-        "Where clients are told to come, if that differs from listeners (NAT, containers).",
+        "The addresses that clients connect to, if they differ from listeners (NAT, containers).",
     ),
     D(
         "listener.security.protocol.map",
@@ -80,7 +82,7 @@ SOCKETS = [
         STRING,
         None,
         None,
-        "The listener over which brokers speak to each other; the first one if unset.",
+        "The listener for connections between brokers; the first one if unset.",
     ),
     D(
         "socket.send.buffer.bytes",
@@ -101,7 +103,7 @@ SOCKETS = [
         INT,
         100 * MIB,
         at_least(1),
-        "The largest request that is read; a larger one closes its connection.",
+        "The largest request; a larger one closes its connection.",
     ),
     D(
         "socket.listen.backlog.size",
@@ -115,7 +117,7 @@ SOCKETS = [
         INT,
         INT_MAX,
         at_least(0),
-        "Connections open at once, over all listeners.",
+        "Open connections, over all listeners.",
         CLUSTER_WIDE,
     ),
     D(
@@ -123,7 +125,7 @@ SOCKETS = [
         INT,
         INT_MAX,
         at_least(0),
-        "Connections open at once from one address. Zero only beside overrides.",
+        "Open connections from one address. Zero only together with overrides.",
         CLUSTER_WIDE,
     ),
     D(
@@ -139,7 +141,7 @@ SOCKETS = [
         INT,
         INT_MAX,
         at_least(0),
-        "New connections accepted in a second.",
+        "New connections accepted per second.",
         CLUSTER_WIDE,
     ),
     D(
@@ -147,28 +149,29 @@ SOCKETS = [
         LONG,
         10 * 60 * 1000,
         None,
-        "A connection that is silent for so long is closed; negative means never.",
+        "Close a connection that has been idle for this long; negative means never.",
     ),
     D(
         "queued.max.requests",
         INT,
         500,
         at_least(1),
-        "Accepted and not used: there is no queue between the network and the handlers.",
+        "Accepted but not used: there is no queue between the network and the handlers.",
     ),
     D(
         "queued.max.request.bytes",
         LONG,
         -1,
         None,
-        "Accepted and not used: there is no queue between the network and the handlers.",
+        "Accepted but not used: there is no queue between the network and the handlers.",
     ),
     D(
         "connection.failed.authentication.delay.ms",
         INT,
         100,
         at_least(0),
-        "How long a refused login waits for its answer, to slow down guessing.",
+        "How long the response to a failed authentication is delayed, to slow down the guessing"
+        " of passwords.",
     ),
 ]
 
@@ -180,7 +183,7 @@ TOPICS = [
         None,
         "Create a topic when a client asks for its metadata and allows it.",
     ),
-    D("delete.topic.enable", BOOLEAN, True, None, "Whether topics may be deleted at all."),
+    D("delete.topic.enable", BOOLEAN, True, None, "Whether topics may be deleted."),
     D("num.partitions", INT, 1, at_least(1), "Partitions of a topic created without a count."),
     D(
         "default.replication.factor",
@@ -202,7 +205,7 @@ TOPICS = [
         INT,
         1,
         at_least(1),
-        "With acks=all, how many replicas must have a batch; fewer in sync refuse it.",
+        "With acks=all, how many replicas must have a batch; with fewer in the ISR it is refused.",
         CLUSTER_WIDE,
     ),
     D(
@@ -210,7 +213,8 @@ TOPICS = [
         BOOLEAN,
         False,
         None,
-        "Let a replica that is behind lead when no other is left, at the price of lost records.",
+        "Let a replica that is out of sync become leader when no other is left, at the price of"
+        " lost records.",
         CLUSTER_WIDE,
     ),
     D(
@@ -253,21 +257,22 @@ FETCHES = [
         INT,
         55 * MIB,
         at_least(1024),
-        "The most that one fetch response carries, whatever the client asks for.",
+        "The most bytes in one fetch response, whatever the client asks for.",
     ),
     D(
         "max.incremental.fetch.session.cache.slots",
         INT,
         1000,
         at_least(0),
-        "Incremental fetch sessions (KIP-227) kept at once.",
+        "The most incremental fetch sessions (KIP-227) in the cache.",
     ),
     D(
         "max.request.partition.size.limit",
         INT,
         2000,
         at_least(1),
-        "Partitions in one DescribeTopicPartitions response, whatever the client asks for.",
+        "The most partitions in one DescribeTopicPartitions response, whatever the client asks "
+        "for.",
     ),
     D(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -281,14 +286,14 @@ FETCHES = [
         LONG,
         30000,
         None,
-        "A follower that has not caught up for so long leaves the in-sync set.",
+        "A follower that has not caught up for this long leaves the ISR.",
     ),
     D(
         "producer.id.expiration.ms",
         INT,
         86400000,
         at_least(1),
-        "A partition forgets an idempotent producer that is silent for so long.",
+        "A partition forgets an idempotent producer that has been silent for this long.",
         CLUSTER_WIDE,
     ),
     D(
@@ -296,7 +301,7 @@ FETCHES = [
         INT,
         600000,
         at_least(1),
-        "How often silent idempotent producers are looked for.",
+        "How often to look for expired idempotent producers.",
         internal=True,
     ),
 ]
@@ -307,15 +312,15 @@ OTTLA = [
         INT,
         None,
         between(0, 65535),
-        "Serve metrics for Prometheus on this port (/metrics); 0 takes any free one, and the log"
-        " says which. Unset, there are none, and nothing is counted.",
+        "Serve metrics for Prometheus on this port (/metrics); 0 takes any free one, and the "
+        "log says which. If unset, no metrics are served or counted.",
     ),
     D(
         "metrics.host",
         STRING,
         None,
         None,
-        "Where metrics.port listens; unset, where the first of the listeners does.",
+        "Where metrics.port listens; if unset, on the host of the first listener.",
     ),
     D(
         "ottla.metadata.sync.enable",
@@ -332,29 +337,29 @@ QUOTAS = [
         INT,
         MIB,
         at_least(1),
-        "The most metrics that a client may push at once (KIP-714), compressed as they come.",
+        "The largest push of metrics by a client (KIP-714), compressed as it arrives.",
     ),
     D(
         "quota.window.num",
         INT,
         11,
         at_least(1),
-        "Windows over which rates of client quotas are averaged.",
+        "The number of windows over which client quotas average rates.",
     ),
-    D("quota.window.size.seconds", INT, 1, at_least(1), "How long one of these windows is."),
+    D("quota.window.size.seconds", INT, 1, at_least(1), "The length of each of these windows."),
     D(
         "controller.quota.window.num",
         INT,
         11,
         at_least(1),
-        "Windows' worth of controller_mutation_rate that can be used at once.",
+        "How many windows' worth of controller_mutation_rate may be used at once.",
     ),
     D(
         "controller.quota.window.size.seconds",
         INT,
         1,
         at_least(1),
-        "How long one of these windows is.",
+        "The length of each of these windows.",
     ),
 ]
 

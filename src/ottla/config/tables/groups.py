@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from ottla.config.definition import INT, INT_MAX, LONG, MIB, SHORT, Definition, at_least, between
+from ottla.config.definition import (
+    INT,
+    INT_MAX,
+    LONG,
+    MIB,
+    SHORT,
+    ConfigDefinition,
+    at_least,
+    between,
+)
 
-D = Definition
+D = ConfigDefinition
 
 GROUPS = [
     D(
@@ -12,7 +21,7 @@ GROUPS = [
         INT,
         50,
         at_least(1),
-        "Partitions of __consumer_offsets; not to be changed once it exists.",
+        "Partitions of __consumer_offsets; must not change once the topic exists.",
     ),
     D(
         "offsets.topic.replication.factor",
@@ -40,7 +49,7 @@ GROUPS = [
         INT,
         5 * MIB,
         at_least(1),
-        "How much of __consumer_offsets is read at a time when a broker takes a partition over.",
+        "How much of __consumer_offsets is read at a time when a broker becomes coordinator.",
     ),
     D(
         "offsets.commit.timeout.ms",
@@ -54,21 +63,21 @@ GROUPS = [
         INT,
         7 * 24 * 60,
         at_least(1),
-        "Offsets of a group that has been empty for so long are forgotten.",
+        "Offsets of a group are deleted when it has been empty for this long.",
     ),
     D(
         "offsets.retention.check.interval.ms",
         LONG,
         600000,
         at_least(1),
-        "How often offsets to forget are looked for.",
+        "How often to look for expired offsets.",
     ),
     D(
         "offset.metadata.max.bytes",
         INT,
         4096,
         None,
-        "The longest remark that may be committed with an offset.",
+        "The longest metadata string that may be committed with an offset.",
     ),
     D(
         "group.min.session.timeout.ms",
@@ -92,5 +101,5 @@ GROUPS = [
         "How long an empty group waits for more members before its first rebalance. Kafka's default"
         " is 3000; zero lets a single consumer start at once.",
     ),
-    D("group.max.size", INT, INT_MAX, at_least(1), "Members in one group."),
+    D("group.max.size", INT, INT_MAX, at_least(1), "The most members in one group."),
 ]

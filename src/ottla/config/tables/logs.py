@@ -1,4 +1,4 @@
-"""Broker properties of the logs: defaults of what each topic may set for itself, and the timers."""
+"""Broker properties of logs: the defaults of topic configs, and timers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ottla.config.definition import (
     LONG_MAX,
     MIB,
     STRING,
-    Definition,
+    ConfigDefinition,
     at_least,
     between,
     list_of,
     one_of,
 )
 
-D = Definition
+D = ConfigDefinition
 
 DIRECTORIES = [
     D(
@@ -30,21 +30,21 @@ DIRECTORIES = [
         LIST,
         ("/tmp/ottla-logs",),
         list_of(empty=False),
-        "Where data is kept; used when log.dirs is unset.",
+        "Where data is stored; used if log.dirs is unset.",
     ),
     D(
         "log.dirs",
         LIST,
         None,
         list_of(empty=False),
-        "Directories for data, comma separated; a new partition goes to the least filled one.",
+        "Directories for data, comma separated; a new partition goes to the one with the fewest.",
     ),
     D(
         "num.recovery.threads.per.data.dir",
         INT,
         2,
         at_least(1),
-        "Threads that read a directory's logs after an unclean stop.",
+        "Threads that read a directory's logs after an unclean shutdown.",
         CLUSTER_WIDE,
     ),
 ]
@@ -63,7 +63,7 @@ SEGMENTS = [
         LONG,
         None,
         None,
-        "A segment is closed at this age. Unset, log.roll.hours decides.",
+        "A segment is closed at this age. If unset, log.roll.hours applies.",
         CLUSTER_WIDE,
     ),
     D("log.roll.hours", INT, 168, at_least(1), "As log.roll.ms, in hours."),
@@ -72,8 +72,8 @@ SEGMENTS = [
         LONG,
         None,
         None,
-        "Up to so much is taken off a segment's age limit, so that not all close at once."
-        " Unset, log.roll.jitter.hours decides.",
+        "At most this is subtracted from a segment's age limit, so that not all close at once. "
+        "If unset, log.roll.jitter.hours applies.",
         CLUSTER_WIDE,
     ),
     D("log.roll.jitter.hours", INT, 0, at_least(0), "As log.roll.jitter.ms, in hours."),
@@ -90,7 +90,7 @@ SEGMENTS = [
         INT,
         4 * KIB,
         at_least(0),
-        "One index entry for about so many bytes of log.",
+        "About this many bytes of log have one index entry.",
         CLUSTER_WIDE,
     ),
     D(
@@ -106,7 +106,7 @@ SEGMENTS = [
         LONG,
         60000,
         at_least(0),
-        "A deleted file is only renamed first; it goes for good after this.",
+        "A deleted file is renamed first, and removed after this delay.",
         CLUSTER_WIDE,
     ),
 ]
@@ -117,8 +117,8 @@ RETENTION = [
         LONG,
         None,
         None,
-        "Segments older than this are deleted; -1 keeps them."
-        " Unset, log.retention.minutes decides.",
+        "Segments older than this are deleted; -1 means no limit. If unset, "
+        "log.retention.minutes applies.",
         CLUSTER_WIDE,
     ),
     D(
@@ -126,7 +126,7 @@ RETENTION = [
         INT,
         None,
         None,
-        "As log.retention.ms, in minutes. Unset, log.retention.hours decides.",
+        "As log.retention.ms, in minutes. If unset, log.retention.hours applies.",
     ),
     D("log.retention.hours", INT, 168, None, "As log.retention.ms, in hours."),
     D(
@@ -134,7 +134,7 @@ RETENTION = [
         LONG,
         -1,
         None,
-        "The oldest segments of a partition larger than this are deleted; -1 is no limit.",
+        "The oldest segments of a partition larger than this are deleted; -1: no limit.",
         CLUSTER_WIDE,
     ),
     D(
@@ -142,14 +142,14 @@ RETENTION = [
         LONG,
         5 * 60 * 1000,
         at_least(1),
-        "How often segments to delete are looked for.",
+        "How often to look for segments to delete.",
     ),
     D(
         "log.cleanup.policy",
         LIST,
         ("delete",),
         list_of("compact", "delete"),
-        "What happens to old segments: delete, compact, both, or nothing at all when empty.",
+        "What happens to old segments: delete, compact, both, or if empty nothing.",
         CLUSTER_WIDE,
     ),
     D(
@@ -157,7 +157,7 @@ RETENTION = [
         LONG,
         30000,
         at_least(0),
-        "The first round of the log's timers waits so long after start.",
+        "How long after the start the log's periodic tasks first run.",
         internal=True,
     ),
 ]
@@ -168,7 +168,7 @@ FLUSHING = [
         LONG,
         LONG_MAX,
         at_least(1),
-        "Flush a partition to disk after so many records. Normally left to the operating system.",
+        "Flush a partition to disk after this many records. Normally left to the operating system.",
         CLUSTER_WIDE,
     ),
     D(
@@ -176,8 +176,8 @@ FLUSHING = [
         LONG,
         None,
         None,
-        "Flush a partition to disk when its oldest unflushed record is this old."
-        " Unset, log.flush.scheduler.interval.ms decides.",
+        "Flush a partition to disk when its oldest unflushed record is this old. If unset, "
+        "log.flush.scheduler.interval.ms applies.",
         CLUSTER_WIDE,
     ),
     D(
@@ -185,7 +185,7 @@ FLUSHING = [
         LONG,
         LONG_MAX,
         None,
-        "How often partitions that are due for a flush are looked for.",
+        "How often to look for partitions that are due for a flush.",
     ),
     D(
         "log.flush.offset.checkpoint.interval.ms",
@@ -209,7 +209,8 @@ TIMESTAMPS = [
         STRING,
         "CreateTime",
         one_of("CreateTime", "LogAppendTime"),
-        "Whose clock a record's timestamp is from: the producer's, or ours at append.",
+        "Whose clock sets a record's timestamp: the producer's (CreateTime), or the broker's at"
+        " the append.",
         CLUSTER_WIDE,
     ),
     D(
@@ -217,7 +218,7 @@ TIMESTAMPS = [
         LONG,
         LONG_MAX,
         at_least(0),
-        "With CreateTime, how far a timestamp may lie before our clock.",
+        "With CreateTime, how far a timestamp may be behind the broker's clock.",
         CLUSTER_WIDE,
     ),
     D(
@@ -225,7 +226,7 @@ TIMESTAMPS = [
         LONG,
         3600000,
         at_least(0),
-        "With CreateTime, how far a timestamp may lie ahead of our clock.",
+        "With CreateTime, how far a timestamp may be ahead of the broker's clock.",
         CLUSTER_WIDE,
     ),
 ]
@@ -244,7 +245,7 @@ CLEANER = [
         DOUBLE,
         DOUBLE_MAX,
         None,
-        "What the cleaner may read and write in a second, on average.",
+        "The most bytes per second that the cleaner reads and writes, on average.",
         CLUSTER_WIDE,
     ),
     D(
@@ -252,7 +253,7 @@ CLEANER = [
         LONG,
         128 * MIB,
         None,
-        "Memory for the cleaner's table of keys, over all its threads.",
+        "Memory for the cleaner's table of keys, for all its threads together.",
         CLUSTER_WIDE,
     ),
     D(
@@ -260,7 +261,7 @@ CLEANER = [
         INT,
         512 * KIB,
         at_least(0),
-        "Memory for the cleaner's reading and writing, over all its threads.",
+        "Memory for the cleaner's reads and writes, for all its threads together.",
         CLUSTER_WIDE,
     ),
     D(
@@ -268,7 +269,7 @@ CLEANER = [
         DOUBLE,
         0.9,
         None,
-        "How full the table of keys may become before a round of cleaning ends.",
+        "How full the table of keys may become before a cleaning ends.",
         CLUSTER_WIDE,
     ),
     D(
@@ -292,7 +293,7 @@ CLEANER = [
         LONG,
         DAY_MS,
         at_least(0),
-        "How long a compacted topic still shows a deletion to those who read it late.",
+        "How long a compacted topic keeps a tombstone, for consumers that read it late.",
         CLUSTER_WIDE,
     ),
     D(
@@ -300,7 +301,7 @@ CLEANER = [
         LONG,
         0,
         at_least(0),
-        "A record younger than this is not compacted away.",
+        "Records younger than this are not compacted.",
         CLUSTER_WIDE,
     ),
     D(
@@ -308,7 +309,7 @@ CLEANER = [
         LONG,
         LONG_MAX,
         at_least(1),
-        "A record older than this is compacted, however clean the log is.",
+        "Records older than this are compacted, however clean the log is.",
         CLUSTER_WIDE,
     ),
 ]

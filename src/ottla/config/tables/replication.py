@@ -1,4 +1,4 @@
-"""Broker properties of replication: what followers fetch, and what is kept back for others."""
+"""Broker properties of replication: followers' fetches and throttles."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ottla.config.definition import (
     MIB,
     PER_BROKER,
     STRING,
-    Definition,
+    ConfigDefinition,
     at_least,
 )
 
-D = Definition
+D = ConfigDefinition
 
 REPLICATION = [
     D(
@@ -21,72 +21,72 @@ REPLICATION = [
         INT,
         MIB,
         at_least(0),
-        "What a follower fetches of one partition at a time; a larger batch comes whole.",
+        "The most bytes per partition in a follower's fetch; a larger batch comes whole.",
     ),
     D(
         "replica.fetch.response.max.bytes",
         INT,
         10 * MIB,
         at_least(0),
-        "What a follower fetches of all partitions of one leader at a time.",
+        "The most bytes in a follower's fetch, over all partitions of one leader.",
     ),
     D(
         "replica.fetch.wait.max.ms",
         INT,
         500,
         None,
-        "How long a leader holds a follower's fetch for which it has nothing new.",
+        "How long a leader delays a follower's fetch when there is nothing new.",
     ),
     D(
         "replica.fetch.min.bytes",
         INT,
         1,
         None,
-        "With fewer bytes a leader waits before it answers a follower.",
+        "A leader delays a follower's fetch until there are this many bytes.",
     ),
     D(
         "replica.fetch.backoff.ms",
         INT,
         1000,
         at_least(0),
-        "The longest pause of a follower before it tries a partition again that failed.",
+        "The longest pause before a follower retries a partition that failed.",
     ),
     D(
         "replica.socket.timeout.ms",
         INT,
         30000,
         None,
-        "A leader that has not answered a fetch for so long is called anew.",
+        "A follower reconnects to a leader that has not answered a fetch for this long.",
     ),
     D(
         "replica.selector.class",
         STRING,
         None,
         None,
-        "With org.apache.kafka.common.replica.RackAwareReplicaSelector consumers that name"
-        " their rack are sent to a replica there (KIP-392).",
+        "With org.apache.kafka.common.replica.RackAwareReplicaSelector, consumers that name "
+        "their rack fetch from a replica there (KIP-392).",
     ),
     D(
         "replication.quota.window.num",
         INT,
         11,
         at_least(1),
-        "Over how many windows the rate of throttled replication is taken.",
+        "The number of windows over which throttled replication averages its rate.",
     ),
     D(
         "replication.quota.window.size.seconds",
         INT,
         1,
         at_least(1),
-        "The length of one such window.",
+        "The length of each of these windows.",
     ),
     D(
         "leader.replication.throttled.rate",
         LONG,
         LONG_MAX,
         at_least(0),
-        "Bytes a second that a leader sends to followers which catch up, of the partitions"
-        " that leader.replication.throttled.replicas names.",
+        "Bytes per second that a leader sends to followers that catch up, for the partitions in"
+        " leader.replication.throttled.replicas.",
         PER_BROKER,
     ),
     D(
@@ -94,8 +94,8 @@ REPLICATION = [
         LONG,
         LONG_MAX,
         at_least(0),
-        "Bytes a second that a follower which catches up fetches, of the partitions that"
-        " follower.replication.throttled.replicas names.",
+        "Bytes per second that a follower fetches to catch up, for the partitions in "
+        "follower.replication.throttled.replicas.",
         PER_BROKER,
     ),
 ]

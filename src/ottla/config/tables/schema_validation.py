@@ -1,21 +1,21 @@
-"""Broker properties: the schema registry that topics with schema validation are checked against.
+"""Broker properties: the schema registry that is used for schema validation.
 
-The names are Confluent's; without `confluent.` in front they are those of a registry's client.
+The names are Confluent's; without `confluent.` they are those of a registry client.
 """
 
 from __future__ import annotations
 
-from ottla.config.definition import LIST, PASSWORD, STRING, Definition
+from ottla.config.definition import LIST, PASSWORD, STRING, ConfigDefinition
 
-D = Definition
+D = ConfigDefinition
 
-SCHEMA_VALIDATION: list[Definition] = [
+SCHEMA_VALIDATION: list[ConfigDefinition] = [
     D(
         "confluent.schema.registry.url",
         LIST,
         (),
         None,
-        "Where the schema registry is, comma separated if there are several: http://host:8081.",
+        "The URLs of the schema registry, comma separated: http://host:8081.",
     ),
     *(
         D(f"confluent.{name}", STRING, None, None, f"How this broker logs in there: {name}.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.config.definition import CLUSTER_WIDE, INT, INT_MAX, Definition, at_least
+from ottla.config.definition import CLUSTER_WIDE, INT, INT_MAX, ConfigDefinition, at_least
 
-D = Definition
+D = ConfigDefinition
 
 STREAMS_GROUPS = [
     D(
@@ -12,49 +12,49 @@ STREAMS_GROUPS = [
         INT,
         45000,
         at_least(1),
-        "A member of a streams group that is silent for so long has left the group.",
+        "A member of a streams group leaves it when it has sent no heartbeat for this long.",
     ),
     D(
         "group.streams.min.session.timeout.ms",
         INT,
         45000,
         at_least(1),
-        "The least that a group may have as streams.session.timeout.ms.",
+        "The smallest streams.session.timeout.ms of a group.",
     ),
     D(
         "group.streams.max.session.timeout.ms",
         INT,
         60000,
         at_least(1),
-        "The most that a group may have as streams.session.timeout.ms.",
+        "The largest streams.session.timeout.ms of a group.",
     ),
     D(
         "group.streams.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
-        "How often members of streams groups send a heartbeat.",
+        "How often members of streams groups must send a heartbeat.",
     ),
     D(
         "group.streams.min.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
-        "The least that a group may have as streams.heartbeat.interval.ms.",
+        "The smallest streams.heartbeat.interval.ms of a group.",
     ),
     D(
         "group.streams.max.heartbeat.interval.ms",
         INT,
         15000,
         at_least(1),
-        "The most that a group may have as streams.heartbeat.interval.ms.",
+        "The largest streams.heartbeat.interval.ms of a group.",
     ),
     D(
         "group.streams.max.size",
         INT,
         INT_MAX,
         at_least(1),
-        "How many members a streams group may have.",
+        "The most members in one streams group.",
     ),
     D(
         "group.streams.num.standby.replicas",
@@ -68,21 +68,21 @@ STREAMS_GROUPS = [
         INT,
         2,
         at_least(0),
-        "The most that a group may have as streams.num.standby.replicas.",
+        "The largest streams.num.standby.replicas of a group.",
     ),
     D(
         "group.streams.initial.rebalance.delay.ms",
         INT,
         3000,
         at_least(0),
-        "How long a streams group without members waits for more of them after the first.",
+        "How long an empty streams group waits for more members after the first.",
     ),
     D(
         "group.streams.assignment.interval.ms",
         INT,
         1000,
         at_least(0),
-        "How much time lies at least between two assignments of a streams group.",
+        "The shortest time between two assignments of a streams group.",
         CLUSTER_WIDE,
     ),
     D(
@@ -90,13 +90,13 @@ STREAMS_GROUPS = [
         INT,
         0,
         at_least(0),
-        "The least that a group may have as streams.assignment.interval.ms.",
+        "The smallest streams.assignment.interval.ms of a group.",
     ),
     D(
         "group.streams.max.assignment.interval.ms",
         INT,
         15000,
         at_least(0),
-        "The most that a group may have as streams.assignment.interval.ms.",
+        "The largest streams.assignment.interval.ms of a group.",
     ),
 ]

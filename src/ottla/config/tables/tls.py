@@ -1,4 +1,4 @@
-"""Broker properties: TLS, and what a connection may do before it has authenticated."""
+"""Broker properties of TLS, and of connections before they have authenticated."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ottla.config.definition import (
     PASSWORD,
     PER_BROKER,
     STRING,
-    Definition,
+    ConfigDefinition,
     at_least,
     list_of,
     one_of,
 )
 
-D = Definition
+D = ConfigDefinition
 
 PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -27,8 +27,8 @@ KEYSTORE = [
         STRING,
         "JKS",
         None,
-        "PEM, or PKCS12 with the extra [security]. A file that holds PEM needs no type here; JKS is"
-        " refused with the command that converts it.",
+        "PEM, or PKCS12 with the extra [security]. PEM files need no type; JKS is refused with "
+        "the command that converts it.",
         PER_BROKER,
     ),
     D(
@@ -53,7 +53,7 @@ KEYSTORE = [
         PASSWORD,
         None,
         None,
-        "The private key itself, as PEM (KIP-651), instead of a file.",
+        "The private key as PEM text (KIP-651), instead of a file.",
         PER_BROKER,
     ),
     D(
@@ -61,7 +61,7 @@ KEYSTORE = [
         PASSWORD,
         None,
         None,
-        "The certificate chain itself, as PEM, the server's own first.",
+        "The certificate chain as PEM text, the server's own first.",
         PER_BROKER,
     ),
 ]
@@ -73,7 +73,8 @@ TRUSTSTORE = [
         STRING,
         None,
         None,
-        "A file with the certificates of trusted authorities; without one the system's count.",
+        "A file with the certificates of trusted authorities; without one the system's are "
+        "trusted.",
         PER_BROKER,
     ),
     D(
@@ -89,7 +90,7 @@ TRUSTSTORE = [
         PASSWORD,
         None,
         None,
-        "Certificates of trusted authorities, as PEM, instead of a file.",
+        "The certificates of trusted authorities as PEM text, instead of a file.",
         PER_BROKER,
     ),
 ]
@@ -100,8 +101,8 @@ HANDSHAKE = [
         STRING,
         "none",
         one_of("required", "requested", "none"),
-        "Whether clients must, may or need not have a certificate. For SASL_SSL it counts only as"
-        " listener.name.<name>.ssl.client.auth.",
+        "Whether clients must, may or need not present a certificate. For SASL_SSL only "
+        "listener.name.<name>.ssl.client.auth applies.",
         PER_BROKER,
     ),
     D(
@@ -125,7 +126,7 @@ HANDSHAKE = [
         LIST,
         (),
         list_of(),
-        "The suites that may be used, by Java's names or by OpenSSL's; empty for all good ones.",
+        "The allowed cipher suites, by Java's names or OpenSSL's; empty for OpenSSL's default.",
         PER_BROKER,
     ),
     D(
@@ -133,8 +134,8 @@ HANDSHAKE = [
         STRING,
         "https",
         one_of("https", ""),
-        "https: a broker that connects to another one checks its host name against the"
-        " certificate; empty: it does not.",
+        "https: a broker that connects to another one checks its host name against the "
+        "certificate; empty: no check.",
         PER_BROKER,
     ),
     D(
@@ -142,30 +143,30 @@ HANDSHAKE = [
         BOOLEAN,
         False,
         None,
-        "Whether a certificate may be exchanged for one with another subject (KIP-978).",
+        "Whether a certificate may be replaced by one with another subject (KIP-978).",
     ),
     D(
         "ssl.allow.san.changes",
         BOOLEAN,
         False,
         None,
-        "Whether a certificate may be exchanged for one that lacks an alternative name (KIP-978).",
+        "Whether a certificate may be replaced by one that lacks an alternative name (KIP-978).",
     ),
     D(
         "ottla.ssl.files.check.interval.ms",
         LONG,
         10_000,
         at_least(10),
-        "How often to look whether a keystore or truststore file has changed; a changed one is"
-        " used for new connections.",
+        "How often to look for changed keystore and truststore files; new connections use the "
+        "changed ones.",
     ),
     D(
         "ottla.ssl.ktls.enable",
         BOOLEAN,
         False,
         None,
-        "Let the kernel encrypt what is sent, where its module `tls` is loaded, so that sendfile"
-        " serves fetches over TLS as well.",
+        "Let the kernel encrypt what is sent, if its module `tls` is loaded, so that fetches "
+        "over TLS use sendfile as well.",
     ),
 ]
 
@@ -175,8 +176,8 @@ BETWEEN_BROKERS = [
         STRING,
         "PLAINTEXT",
         one_of(*SECURITY_PROTOCOLS),
-        "The protocol between brokers, whose listener has the same name; not beside"
-        " inter.broker.listener.name.",
+        "The security protocol between brokers, which is also the name of its listener; not "
+        "together with inter.broker.listener.name.",
     ),
     D(
         "sasl.mechanism.inter.broker.protocol",

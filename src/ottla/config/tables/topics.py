@@ -16,7 +16,7 @@ from ottla.config.definition import (
     LONG_MAX,
     MIB,
     STRING,
-    Definition,
+    ConfigDefinition,
     Value,
     at_least,
     between,
@@ -44,18 +44,18 @@ def throttled_replicas(value: Value) -> str | None:
 
 
 @dataclass(slots=True)
-class Synonym:
+class BrokerSynonym:
     """A broker property that gives a topic config its default, and the size of its unit."""
 
     name: str
     factor: int = 1
 
 
-def _define(*definitions: Definition) -> dict[str, Definition]:
+def _define(*definitions: ConfigDefinition) -> dict[str, ConfigDefinition]:
     return {definition.name: definition for definition in definitions}
 
 
-D = Definition
+D = ConfigDefinition
 
 TOPIC_CONFIGS = _define(
     D(
@@ -63,7 +63,7 @@ TOPIC_CONFIGS = _define(
         LIST,
         ("delete",),
         list_of("compact", "delete"),
-        "What happens to old segments: delete, compact, both, or nothing at all when empty.",
+        "What happens to old segments: delete, compact, both, or if empty nothing.",
     ),
     D(
         "compression.type",
@@ -109,7 +109,7 @@ TOPIC_CONFIGS = _define(
                 STRING,
                 SUBJECT_NAME_STRATEGIES[0],
                 one_of(*SUBJECT_NAME_STRATEGIES),
-                f"Which subject the schema of a {side} must belong to, where it is validated.",
+                f"Which subject the schema of a {side} must belong to, if it is validated.",
             ),
         )
     ),
@@ -118,7 +118,7 @@ TOPIC_CONFIGS = _define(
         LONG,
         DAY_MS,
         at_least(0),
-        "How long a compacted topic still shows a deletion to those who read it late.",
+        "How long a compacted topic keeps a tombstone, for consumers that read it late.",
     ),
     D(
         "errors.deadletterqueue.group.enable",
@@ -132,14 +132,14 @@ TOPIC_CONFIGS = _define(
         LONG,
         60000,
         at_least(0),
-        "A deleted file is only renamed first; it goes for good after this.",
+        "A deleted file is renamed first, and removed after this delay.",
     ),
     D(
         "flush.messages",
         LONG,
         LONG_MAX,
         at_least(1),
-        "Flush a partition to disk after so many records. Normally left to the operating system.",
+        "Flush a partition to disk after this many records. Normally left to the operating system.",
     ),
     D(
         "flush.ms",
@@ -161,14 +161,14 @@ TOPIC_CONFIGS = _define(
         INT,
         4 * KIB,
         at_least(0),
-        "One index entry for about so many bytes of log.",
+        "About this many bytes of log have one index entry.",
     ),
     D(
         "internal.segment.bytes",
         INT,
         None,
         None,
-        "Takes the place of segment.bytes in tests that need small segments.",
+        "Replaces segment.bytes in tests that need small segments.",
         internal=True,
     ),
     D(
@@ -200,7 +200,7 @@ TOPIC_CONFIGS = _define(
         LONG,
         LONG_MAX,
         at_least(1),
-        "A record older than this is compacted, however clean the log is.",
+        "Records older than this are compacted, however clean the log is.",
     ),
     D(
         "max.message.bytes",
@@ -214,21 +214,22 @@ TOPIC_CONFIGS = _define(
         LONG,
         3600000,
         at_least(0),
-        "With CreateTime, how far a timestamp may lie ahead of our clock.",
+        "With CreateTime, how far a timestamp may be ahead of the broker's clock.",
     ),
     D(
         "message.timestamp.before.max.ms",
         LONG,
         LONG_MAX,
         at_least(0),
-        "With CreateTime, how far a timestamp may lie before our clock.",
+        "With CreateTime, how far a timestamp may be behind the broker's clock.",
     ),
     D(
         "message.timestamp.type",
         STRING,
         "CreateTime",
         one_of("CreateTime", "LogAppendTime"),
-        "Whose clock a record's timestamp is from: the producer's, or ours at append.",
+        "Whose clock sets a record's timestamp: the producer's (CreateTime), or the broker's at"
+        " the append.",
     ),
     D(
         "min.cleanable.dirty.ratio",
@@ -242,14 +243,14 @@ TOPIC_CONFIGS = _define(
         LONG,
         0,
         at_least(0),
-        "A record younger than this is not compacted away.",
+        "Records younger than this are not compacted.",
     ),
     D(
         "min.insync.replicas",
         INT,
         1,
         at_least(1),
-        "With acks=all, how many replicas must have a batch; fewer in sync refuse it.",
+        "With acks=all, how many replicas must have a batch; with fewer in the ISR it is refused.",
     ),
     D(
         "preallocate",
@@ -296,14 +297,14 @@ TOPIC_CONFIGS = _define(
         LONG,
         -1,
         None,
-        "The oldest segments of a partition larger than this are deleted; -1 is no limit.",
+        "The oldest segments of a partition larger than this are deleted; -1: no limit.",
     ),
     D(
         "retention.ms",
         LONG,
         7 * DAY_MS,
         at_least(-1),
-        "Segments older than this are deleted; -1 keeps them.",
+        "Segments older than this are deleted; -1 means no limit.",
     ),
     D(
         "segment.bytes",
@@ -324,7 +325,7 @@ TOPIC_CONFIGS = _define(
         LONG,
         0,
         at_least(0),
-        "Up to so much is taken off a segment's age limit, so that not all close at once.",
+        "At most this is subtracted from a segment's age limit, so that not all close at once.",
     ),
     D("segment.ms", LONG, 7 * DAY_MS, at_least(1), "A segment is closed at this age."),
     D(
@@ -332,47 +333,51 @@ TOPIC_CONFIGS = _define(
         BOOLEAN,
         False,
         None,
-        "Let a replica that is behind lead when no other is left, at the price of lost records.",
+        "Let a replica that is out of sync become leader when no other is left, at the price of"
+        " lost records.",
     ),
 )
 
-TOPIC_SYNONYMS: dict[str, tuple[Synonym, ...]] = {
-    "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS)),
+TOPIC_SYNONYMS: dict[str, tuple[BrokerSynonym, ...]] = {
+    "segment.ms": (BrokerSynonym("log.roll.ms"), BrokerSynonym("log.roll.hours", HOUR_MS)),
     "segment.jitter.ms": (
-        Synonym("log.roll.jitter.ms"),
-        Synonym("log.roll.jitter.hours", HOUR_MS),
+        BrokerSynonym("log.roll.jitter.ms"),
+        BrokerSynonym("log.roll.jitter.hours", HOUR_MS),
     ),
-    "flush.ms": (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+    "flush.ms": (
+        BrokerSynonym("log.flush.interval.ms"),
+        BrokerSynonym("log.flush.scheduler.interval.ms"),
+    ),
     "retention.ms": (
-        Synonym("log.retention.ms"),
-        Synonym("log.retention.minutes", MINUTE_MS),
-        Synonym("log.retention.hours", HOUR_MS),
+        BrokerSynonym("log.retention.ms"),
+        BrokerSynonym("log.retention.minutes", MINUTE_MS),
+        BrokerSynonym("log.retention.hours", HOUR_MS),
     ),
-    "cleanup.policy": (Synonym("log.cleanup.policy"),),
-    "compression.gzip.level": (Synonym("compression.gzip.level"),),
-    "compression.lz4.level": (Synonym("compression.lz4.level"),),
-    "compression.type": (Synonym("compression.type"),),
-    "compression.zstd.level": (Synonym("compression.zstd.level"),),
-    "delete.retention.ms": (Synonym("log.cleaner.delete.retention.ms"),),
-    "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
-    "flush.messages": (Synonym("log.flush.interval.messages"),),
-    "index.interval.bytes": (Synonym("log.index.interval.bytes"),),
-    "local.retention.bytes": (Synonym("log.local.retention.bytes"),),
-    "local.retention.ms": (Synonym("log.local.retention.ms"),),
-    "max.compaction.lag.ms": (Synonym("log.cleaner.max.compaction.lag.ms"),),
-    "max.message.bytes": (Synonym("message.max.bytes"),),
-    "message.timestamp.after.max.ms": (Synonym("log.message.timestamp.after.max.ms"),),
-    "message.timestamp.before.max.ms": (Synonym("log.message.timestamp.before.max.ms"),),
-    "message.timestamp.type": (Synonym("log.message.timestamp.type"),),
-    "min.cleanable.dirty.ratio": (Synonym("log.cleaner.min.cleanable.ratio"),),
-    "min.compaction.lag.ms": (Synonym("log.cleaner.min.compaction.lag.ms"),),
-    "min.insync.replicas": (Synonym("min.insync.replicas"),),
-    "preallocate": (Synonym("log.preallocate"),),
-    "remote.copy.lag.bytes": (Synonym("log.remote.copy.lag.bytes"),),
-    "remote.copy.lag.ms": (Synonym("log.remote.copy.lag.ms"),),
-    "retention.bytes": (Synonym("log.retention.bytes"),),
-    "segment.bytes": (Synonym("log.segment.bytes"),),
-    "segment.index.bytes": (Synonym("log.index.size.max.bytes"),),
-    "unclean.leader.election.enable": (Synonym("unclean.leader.election.enable"),),
+    "cleanup.policy": (BrokerSynonym("log.cleanup.policy"),),
+    "compression.gzip.level": (BrokerSynonym("compression.gzip.level"),),
+    "compression.lz4.level": (BrokerSynonym("compression.lz4.level"),),
+    "compression.type": (BrokerSynonym("compression.type"),),
+    "compression.zstd.level": (BrokerSynonym("compression.zstd.level"),),
+    "delete.retention.ms": (BrokerSynonym("log.cleaner.delete.retention.ms"),),
+    "file.delete.delay.ms": (BrokerSynonym("log.segment.delete.delay.ms"),),
+    "flush.messages": (BrokerSynonym("log.flush.interval.messages"),),
+    "index.interval.bytes": (BrokerSynonym("log.index.interval.bytes"),),
+    "local.retention.bytes": (BrokerSynonym("log.local.retention.bytes"),),
+    "local.retention.ms": (BrokerSynonym("log.local.retention.ms"),),
+    "max.compaction.lag.ms": (BrokerSynonym("log.cleaner.max.compaction.lag.ms"),),
+    "max.message.bytes": (BrokerSynonym("message.max.bytes"),),
+    "message.timestamp.after.max.ms": (BrokerSynonym("log.message.timestamp.after.max.ms"),),
+    "message.timestamp.before.max.ms": (BrokerSynonym("log.message.timestamp.before.max.ms"),),
+    "message.timestamp.type": (BrokerSynonym("log.message.timestamp.type"),),
+    "min.cleanable.dirty.ratio": (BrokerSynonym("log.cleaner.min.cleanable.ratio"),),
+    "min.compaction.lag.ms": (BrokerSynonym("log.cleaner.min.compaction.lag.ms"),),
+    "min.insync.replicas": (BrokerSynonym("min.insync.replicas"),),
+    "preallocate": (BrokerSynonym("log.preallocate"),),
+    "remote.copy.lag.bytes": (BrokerSynonym("log.remote.copy.lag.bytes"),),
+    "remote.copy.lag.ms": (BrokerSynonym("log.remote.copy.lag.ms"),),
+    "retention.bytes": (BrokerSynonym("log.retention.bytes"),),
+    "segment.bytes": (BrokerSynonym("log.segment.bytes"),),
+    "segment.index.bytes": (BrokerSynonym("log.index.size.max.bytes"),),
+    "unclean.leader.election.enable": (BrokerSynonym("unclean.leader.election.enable"),),
 }
 """The broker properties behind each topic config's default; the first that is set counts."""

@@ -9,11 +9,11 @@ from ottla.config.definition import (
     INT,
     MIB,
     SHORT,
-    Definition,
+    ConfigDefinition,
     at_least,
 )
 
-D = Definition
+D = ConfigDefinition
 
 TRANSACTIONS = [
     D(
@@ -21,7 +21,7 @@ TRANSACTIONS = [
         INT,
         50,
         at_least(1),
-        "Partitions of __transaction_state; not to be changed once it exists.",
+        "Partitions of __transaction_state; must not change once the topic exists.",
     ),
     D(
         "transaction.state.log.replication.factor",
@@ -35,7 +35,7 @@ TRANSACTIONS = [
         INT,
         1,
         at_least(1),
-        "Replicas that have to have what is decided; with zookeeper.connect 2, as in Kafka.",
+        "min.insync.replicas of __transaction_state; with zookeeper.connect 2, as in Kafka.",
     ),
     D(
         "transaction.state.log.segment.bytes",
@@ -49,7 +49,7 @@ TRANSACTIONS = [
         INT,
         5 * MIB,
         at_least(1),
-        "How much of __transaction_state is read at a time when a broker takes a partition over.",
+        "How much of __transaction_state is read at a time when a broker becomes coordinator.",
     ),
     D(
         "transaction.max.timeout.ms",
@@ -63,29 +63,29 @@ TRANSACTIONS = [
         INT,
         7 * DAY_MS,
         at_least(1),
-        "A transactional id that was not used for so long is forgotten.",
+        "A transactional id is deleted when it has not been used for this long.",
     ),
     D(
         "add.partitions.to.txn.retry.backoff.ms",
         INT,
         20,
         at_least(1),
-        "How long Produce waits before it asks again for a transaction whose predecessor is not"
-        " yet complete.",
+        "How long Produce waits between checks of a transaction whose predecessor is not "
+        "complete yet.",
     ),
     D(
         "add.partitions.to.txn.retry.backoff.max.ms",
         INT,
         100,
         at_least(0),
-        "How long Produce asks again in all, before the client gets CONCURRENT_TRANSACTIONS.",
+        "How long Produce repeats these checks before the client gets CONCURRENT_TRANSACTIONS.",
     ),
     D(
         "transaction.partition.verification.enable",
         BOOLEAN,
         True,
         None,
-        "Ask the coordinator whether a partition is in a transaction before it is written to.",
+        "Before writing to a partition, check with the coordinator that it is in the transaction.",
         CLUSTER_WIDE,
     ),
     D(
@@ -93,13 +93,13 @@ TRANSACTIONS = [
         INT,
         10000,
         at_least(1),
-        "How often transactions are looked for that have been open for too long.",
+        "How often to look for transactions that have timed out.",
     ),
     D(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         INT,
         3600000,
         at_least(1),
-        "How often transactional ids to forget are looked for.",
+        "How often to look for expired transactional ids.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Records of topics as lines of a file: Kafka's FileStreamSink."""
+"""Kafka's FileStreamSink: appends records as lines to a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from ottla.client.record import TopicPartition
-from ottla.connect import standard
+from ottla.connect import standard_streams
 from ottla.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.data import SinkRecord
@@ -37,20 +37,20 @@ class FileStreamSinkConnector(SinkConnector):
         return [self._props] * max_tasks
 
     def alter_offsets(self, props: Props, offsets: Mapping[TopicPartition, int | None]) -> bool:
-        """Any will do: lines are appended, and nothing is remembered."""
+        """Any offset is valid: lines are appended, and no position is kept."""
         return True
 
 
 class FileStreamSinkTask(SinkTask):
     def start(self, props: Props, context: SinkTaskContext) -> None:
         path: str = CONFIG.parse(props)[FILE] or ""
-        self._shown: TextIO | None = None if path else standard.output()
+        self._shown: TextIO | None = None if path else standard_streams.standard_output()
         if path:
             try:
-                # No buffer: a put is one write, so that no line is cut when a process is killed.
+                # Unbuffered: a put is one write, so that killing the process cuts no line.
                 self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115
             except OSError as error:
-                raise ConnectException(f"{path} can't be written: {error}") from error
+                raise ConnectException(f"Couldn't open {path} for writing: {error}") from error
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         text = "".join(f"{java_text(record.value)}\n" for record in records)

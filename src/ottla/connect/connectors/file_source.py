@@ -1,8 +1,8 @@
-"""Lines of a file into a topic: Kafka's FileStreamSource. It follows a file that grows.
+"""Kafka's FileStreamSource: copies the lines of a file, which may grow, to a topic.
 
-A line belongs to the topic when its end is written. LF, CR LF and CR end a line. Without a file the
-worker's standard input is read: it has no place to go back to, so lines that were read and not
-written when a task dies are lost, as in Kafka.
+A line is copied once its end is written. LF, CR LF and CR end a line. Without a file the connector
+reads the worker's standard input, which has no offsets: lines that were read but not written when a
+task dies are lost, as in Kafka.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from ottla.connect import standard
+from ottla.connect import standard_streams
 from ottla.connect.api import (
     ExactlyOnceSupport,
     Props,
@@ -48,7 +48,7 @@ CONFIG: Final = (
     )
     .define(
         *("batch.size", ConfigType.INT, 2000, Importance.LOW),
-        "Lines that one poll returns at most.",
+        "The maximum number of lines that one poll returns.",
         validator=at_least(1),
     )
 )
@@ -69,7 +69,7 @@ class FileStreamSourceConnector(SourceConnector):
         return [self._props]
 
     def exactly_once_support(self, props: Props) -> ExactlyOnceSupport | None:
-        """What was read from the standard input can't be read again."""
+        """Only files: standard input cannot be read again."""
         known = bool(props.get(FILE))
         return ExactlyOnceSupport.SUPPORTED if known else ExactlyOnceSupport.UNSUPPORTED
 
@@ -107,13 +107,14 @@ class FileStreamSourceTask(SourceTask):
         self._batch: int = settings["batch.size"]
         self._partition = {FILENAME: self._path or None}
         offset = context.offset(self._partition) or {}
-        self._position = int(offset.get(POSITION) or 0)  # of the first byte held, or to be read
-        self._held = b""
+        self._position = int(offset.get(POSITION) or 0)  # of the first byte in the buffer
+        self._buffer = b""
         self._file: BinaryIO | None = None
-        self._input = None if self._path else standard.input_descriptor()
+        self._input = None if self._path else standard_streams.standard_input()
 
     def poll(self) -> Sequence[SourceRecord] | None:
-        """Does not wait for lines of a file: who polls does, and writes those of before at once."""
+        """Never waits for lines of a file: the framework pauses between polls, and must not be
+        kept from writing earlier lines."""
         records = self._records()
         if len(records) < self._batch and self._read():
             records += self._records(self._batch - len(records))
@@ -125,15 +126,15 @@ class FileStreamSourceTask(SourceTask):
             self._file = None
 
     def _read(self) -> bool:
-        """More bytes behind those that are held; False: there are none now."""
+        """Append more bytes to the buffer; False if there are none now."""
         try:
             more = self._bytes()
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise ConnectException(f"{self._path or 'stdin'} can't be read: {error}") from error
-        self._held += more
-        if len(self._held) > LINE_BYTES_MAX:
+            raise ConnectException(f"{self._path or 'stdin'} cannot be read: {error}") from error
+        self._buffer += more
+        if len(self._buffer) > LINE_BYTES_MAX:
             raise ConnectException(
                 f"{self._path}: the line at byte {self._position} is longer than"
                 f" {LINE_BYTES_MAX} bytes"
@@ -146,11 +147,11 @@ class FileStreamSourceTask(SourceTask):
             return os.read(self._input, READ_BYTES) if ready else b""
         if self._file is None:
             self._file = Path(self._path).open("rb")  # noqa: SIM115
-            self._file.seek(self._position + len(self._held))
+            self._file.seek(self._position + len(self._buffer))
         return self._file.read(READ_BYTES)
 
     def _records(self, count: int | None = None) -> list[SourceRecord]:
-        lines, used = lines_of(self._held, self._batch if count is None else count)
+        lines, used = lines_of(self._buffer, self._batch if count is None else count)
         records = []
         partition, topic, position = self._partition, self._topic, self._position
         now_ms = int(time.time() * 1000)
@@ -164,33 +165,33 @@ class FileStreamSourceTask(SourceTask):
                 )
             )
         self._position = position
-        self._held = self._held[used:]
+        self._buffer = self._buffer[used:]
         return records
 
 
-def lines_of(held: bytes, count: int) -> tuple[list[tuple[bytes, int]], int]:
-    """Whole lines at the front, each with its size and its end's; and the size of all of them.
+def lines_of(data: bytes, count: int) -> tuple[list[tuple[bytes, int]], int]:
+    """The complete lines, each with its size including the line end, and their total size.
 
-    A CR at the very end waits: a LF may belong to it.
+    A CR at the very end waits for the next byte, because a LF may belong to it.
     """
-    if b"\r" not in held:
-        *whole, rest = held.split(b"\n", count)
-        return [(line, len(line) + 1) for line in whole], len(held) - len(rest)
+    if b"\r" not in data:
+        *whole, rest = data.split(b"\n", count)
+        return [(line, len(line) + 1) for line in whole], len(data) - len(rest)
     lines: list[tuple[bytes, int]] = []
     at = 0
     while len(lines) < count:
-        end = held.find(b"\n", at)
-        back = held.find(b"\r", at, end if end >= 0 else len(held))
+        end = data.find(b"\n", at)
+        back = data.find(b"\r", at, end if end >= 0 else len(data))
         if back >= 0:
-            if back + 1 == len(held):
+            if back + 1 == len(data):
                 break
-            size = back - at + (2 if held[back + 1 : back + 2] == b"\n" else 1)
-            lines.append((held[at:back], size))
+            size = back - at + (2 if data[back + 1 : back + 2] == b"\n" else 1)
+            lines.append((data[at:back], size))
             at += size
             continue
         if end < 0:
             break
-        lines.append((held[at:end], end - at + 1))
+        lines.append((data[at:end], end - at + 1))
         at = end + 1
     return lines, at
 

@@ -1,4 +1,4 @@
-"""AvroConverter: Avro by the schemas of a registry, in Confluent's mapping of types."""
+"""AvroConverter: Avro with a schema registry, in Confluent's mapping of types."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance
-from ottla.connect.converters.avro_anything import anything_decoded, anything_encoded
+from ottla.connect.converters.anything import anything_decoded, anything_encoded
 from ottla.connect.converters.avro_binary import AvroBinary
-from ottla.connect.converters.avro_decoding import AvroDecoders, plain_default
-from ottla.connect.converters.avro_encoding import AvroEncoders
+from ottla.connect.converters.avro_decoders import AvroDecoders, plain_default
+from ottla.connect.converters.avro_encoders import AvroEncoders
 from ottla.connect.converters.avro_from_connect import avro_text
-from ottla.connect.converters.avro_names import ANYTHING, AvroSettings
-from ottla.connect.converters.avro_to_connect import ConnectFromAvro
+from ottla.connect.converters.avro_settings import ANYTHING, AvroSettings
+from ottla.connect.converters.connect_from_avro import ConnectFromAvro
 from ottla.connect.converters.registry_converter import (
     Encode,
     Read,
@@ -26,25 +26,28 @@ from ottla.schemas.schema_types import ParsedSchema
 SETTINGS = {
     "enhanced.avro.schema.support": (
         "enhanced",
-        "Whether enums stay enums, and union fields have full names.",
+        "Whether enums stay enums, and the fields of unions have full names.",
     ),
     "connect.meta.data": (
         "meta_data",
-        "Whether names, docs, versions and parameters of Connect schemas are kept in Avro.",
+        "Whether to keep names, docs, versions and parameters of Connect schemas in Avro.",
     ),
-    "scrub.invalid.names": ("scrub", "Whether illegal characters in names are replaced."),
+    "scrub.invalid.names": ("scrub", "Whether to replace illegal characters in names."),
     "allow.optional.map.keys": (
         "optional_keys",
-        "Whether a map with optional string keys is a map in Avro.",
+        "Whether to write a map with optional string keys as an Avro map.",
     ),
-    "flatten.singleton.unions": ("flatten_singletons", "Whether a union of one type is that type."),
+    "flatten.singleton.unions": (
+        "flatten_singletons",
+        "Whether to read a union of one type as that type.",
+    ),
     "generalized.sum.type.support": (
         "generalized",
-        "Whether enums and unions are described as by the JSON Schema and Protobuf converters.",
+        "Whether to represent enums and unions as the JSON Schema and Protobuf converters do.",
     ),
     "ignore.default.for.nullables": (
         "ignore_defaults",
-        "Whether a null stays null where its field has a default.",
+        "Whether a null field stays null even if it has a default.",
     ),
 }
 
@@ -83,7 +86,7 @@ class AvroConverter(RegistryConverter):
             return lambda data, position: (None, anything_decoded(read(data, position)))
 
         def default(schema: Schema, node: AvroNode, value: Any) -> Any:
-            # Of a part of the schema: its own bytes, its own numbers for branches.
+            # For a subschema: it has its own binary form, and its own numbering of branches.
             part = AvroBinary(node)
             decode = AvroDecoders(part, self._settings).of(schema, node)
             plain = plain_default(node, value, part)

@@ -1,11 +1,12 @@
-"""Avro's bytes <-> plain Python values: the one place of Connect that calls fastavro.
+"""Avro's bytes <-> plain Python values: the only module of Connect that calls fastavro.
 
-fastavro is given a schema of its own that has the same bytes, but says more and does less:
+fastavro gets a rewritten schema with the same binary encoding:
 
-- no logical types, because Connect's own differ from fastavro's;
-- no namespaces: types have numbers for names;
-- each branch of a union with several types is a record of one field, which takes no bytes. So a
-  value is read with its branch, `("b2", {"v": 1})`, where fastavro would say 1 for int and long.
+- without logical types, because Connect's differ from fastavro's; - without namespaces: types have
+numbers for names; - with each branch of a union of several types wrapped in a record of one field,
+which adds no bytes.
+  So a value is read with its branch, `("b2", {"v": 1})`; fastavro returns a bare 1 for int and
+  long.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import fastavro
 from fastavro import _read_py
 
-from ottla.connect.converters.avro_names import ANYTHING
+from ottla.connect.converters.avro_settings import ANYTHING
 from ottla.schemas.avro.bytes_root import is_bytes_root
 from ottla.schemas.avro.codec import RECURSIVE_BYTES_MAX
 from ottla.schemas.avro.empty_items import EmptyItems
@@ -57,7 +58,7 @@ class AvroBinary:
         )
 
     def branches(self, union: AvroNode) -> list[str] | None:
-        """The name of each branch; None if at most one type is there beside null."""
+        """The name of each branch; None if there is at most one type besides null."""
         return self._branches.get(id(union))
 
     def name(self, node: AvroNode) -> str:

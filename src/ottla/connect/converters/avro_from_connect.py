@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.connect.converters.avro_names import (
+from ottla.connect.converters.avro_settings import (
     DEFAULT_NAME,
     ENUM,
     ENUM_DEFAULT,
@@ -23,13 +23,13 @@ from ottla.connect.converters.avro_names import (
     is_fixed,
     is_union,
 )
-from ottla.connect.converters.sum_types import GENERAL_ENUM
+from ottla.connect.converters.sum_types import SUM_TYPE_ENUM
 from ottla.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from ottla.connect.errors import DataException
-from ottla.connect.logical import encoded, scale_of
+from ottla.connect.logical_types import encode_logical, scale_of
 from ottla.schemas.avro.defaults import fits
 from ottla.schemas.avro.schema import AvroSchema
-from ottla.schemas.json_text import write
+from ottla.schemas.json_text import write_json
 
 Json = Any
 PRIMITIVES: Final = {
@@ -53,21 +53,21 @@ NAMED: Final = ("record", "enum", "fixed")
 
 
 def avro_text(schema: Schema | None, settings: AvroSettings) -> tuple[str, str | None]:
-    """The text of the schema, and the full name of its record."""
+    """The schema's text, and the full name of its record."""
     written = anything_schema() if schema is None else _AvroFromConnect(settings).of(schema)
     name = None
     if isinstance(written, dict) and written["type"] in NAMED:
         space = written.get("namespace")
         name = f"{space}.{written['name']}" if space else written["name"]
-    return write(written), name
+    return write_json(written), name
 
 
 class _AvroFromConnect:
-    """For one schema: a named type is defined where it stands first, and named afterwards."""
+    """For one schema. A named type is defined at its first use and referenced afterwards."""
 
     def __init__(self, settings: AvroSettings) -> None:
         self._settings = settings
-        self._names: dict[Schema, str] = {}  # of named types, by their schemas without defaults
+        self._names: dict[Schema, str] = {}  # schema without default -> name of its named type
         self._defined: dict[str, Schema] = {}
         self._unnamed = 0
 
@@ -117,7 +117,7 @@ class _AvroFromConnect:
         return made
 
     def _define(self, kind: str, schema: Schema, name: str | None = None) -> Json:
-        """The beginning of a named type, or its name if it is defined already."""
+        """The start of a named type's definition, or its name if it is already defined."""
         name = name or schema.name
         if name is None:
             self._unnamed += 1
@@ -156,7 +156,7 @@ class _AvroFromConnect:
 
     def _enum(self, schema: Schema) -> Json:
         parameters = schema.parameters or {}
-        kind = GENERAL_ENUM if GENERAL_ENUM in parameters else ENUM
+        kind = SUM_TYPE_ENUM if SUM_TYPE_ENUM in parameters else ENUM
         made = self._define("enum", schema, parameters[kind] or schema.name)
         if isinstance(made, str):
             return made
@@ -183,7 +183,7 @@ class _AvroFromConnect:
         return {"type": "array", "items": made}
 
     def _entry_name(self, schema: Schema) -> str:
-        """MapEntry, or MapEntry2 and so on where a map of other types has that name already."""
+        """MapEntry; MapEntry2 and so on if a map of other types already has this name."""
         name = first = f"{NAMESPACE}.{MAP_ENTRY}"
         number = 1
         while name in self._defined and not _same_shape(self._defined[name], schema):
@@ -205,13 +205,13 @@ class _AvroFromConnect:
         return made
 
     def _fits(self, type: Json, default: Json, defined: set[str]) -> bool:
-        """Whether Avro takes the default. One of a type defined elsewhere: of what we can't see."""
+        """True if the default is valid in Avro; also if its type is defined elsewhere."""
         if defined and _names_any(type, defined):
             return False
-        return fits(AvroSchema(write(type), {}).root, default)
+        return fits(AvroSchema(write_json(type), {}).root, default)
 
     def _add_notes(self, made: dict[str, Json], schema: Schema) -> None:
-        """Connect's own properties, in the order in which Confluent's converter adds them."""
+        """The properties connect.*, in the order in which Confluent's converter adds them."""
         parameters = schema.parameters or {}
         if self._settings.meta_data:
             if schema.doc is not None:
@@ -233,13 +233,13 @@ class _AvroFromConnect:
 
 
 def json_default(schema: Schema, value: Any, settings: AvroSettings) -> Json:
-    """A default as Avro's JSON has it: bytes are characters, a union is its first type."""
+    """A default in Avro's JSON encoding: bytes as characters, a union as its first type."""
     if value is None:
         return None
     if is_union(schema):
         found = [(field.schema, value[field.name]) for field in schema.fields]
         return next((json_default(a, b, settings) for a, b in found if b is not None), None)
-    raw = encoded(schema, value)
+    raw = encode_logical(schema, value)
     if schema.type is Type.BYTES:
         return bytes(raw).decode("latin-1")
     if schema.type is Type.ARRAY:
@@ -268,7 +268,7 @@ def _full(made: dict[str, Json]) -> str:
 
 
 def _same_shape(one: Schema, other: Schema) -> bool:
-    """Whether one definition serves both: what is said of a single use does not count."""
+    """True if one definition serves both, ignoring the properties of a single use."""
     bare: dict[str, Any] = {"optional": False, "default": None, "doc": None, "parameters": None}
     return one is other or one.replace(**bare) == other.replace(**bare)
 
@@ -279,4 +279,4 @@ def _names_any(type: Json, names: set[str]) -> bool:
     if isinstance(type, list):
         return any(_names_any(branch, names) for branch in type)
     inner = [type.get("items"), type.get("values"), *(f["type"] for f in type.get("fields", ()))]
-    return any(_names_any(each, names) for each in inner if each is not None)
+    return any(_names_any(item, names) for item in inner if item is not None)

@@ -1,4 +1,4 @@
-"""What a converter is. `configure` comes first; then it may be called from one thread at a time."""
+"""The base classes. `configure` is called first, then one thread at a time converts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ NULL: SchemaAndValue = (None, None)
 
 
 def converter_config() -> ConfigDef:
-    """`converter.type` is set by the runtime: key, value or header."""
+    """The framework sets `converter.type`: key, value or header."""
     return ConfigDef().define(
         "converter.type",
         ConfigType.STRING,
         importance=Importance.LOW,
-        doc="What is converted: the key, the value or a header.",
+        doc="What the converter converts: key, value or header.",
         validator=one_of("key", "value", "header"),
     )
 
 
 class HeaderConverter:
-    """Values of headers <-> bytes."""
+    """Header values <-> bytes."""
 
     def config_def(self) -> ConfigDef:
         return ConfigDef()
@@ -49,10 +49,10 @@ class HeaderConverter:
 
 
 class Converter(HeaderConverter):
-    """Keys and values <-> bytes; each converter of ours does headers too."""
+    """Keys and values <-> bytes, and header values as well."""
 
     reads_schema_headers = False
-    """Whether a header of the record may have what names the schema, instead of the data."""
+    """True if a record header may hold the schema id, instead of the data's first bytes."""
 
     def config_def(self) -> ConfigDef:
         return converter_config()

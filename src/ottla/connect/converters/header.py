@@ -1,4 +1,4 @@
-"""SimpleHeaderConverter, the default: text that says its own type."""
+"""SimpleHeaderConverter, the default: text, whose type is inferred."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class SimpleHeaderConverter(HeaderConverter):
         try:
             return parse_string(str(data, "utf-8", "replace"))
         except Exception:
-            told = "Failed to deserialize value for header '%s' on topic '%s', so using byte array"
-            log.warning(told, name, topic, exc_info=True)
+            message = (
+                "Failed to deserialize value for header '%s' on topic '%s', so using byte array"
+            )
+            log.warning(message, name, topic, exc_info=True)
             return BYTES_SCHEMA, data

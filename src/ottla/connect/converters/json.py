@@ -16,17 +16,17 @@ from ottla.connect.converters.converter import (
     SchemaAndValue,
     converter_config,
 )
-from ottla.connect.converters.json_decoding import Decoder, Decoders, decimals_in
-from ottla.connect.converters.json_encoding import (
+from ottla.connect.converters.json_decoders import Decoder, JsonDecoders, decimals_in
+from ottla.connect.converters.json_encoders import (
     Encoder,
-    Encoders,
+    JsonEncoders,
     encode_schemaless,
     has_decimal,
 )
-from ottla.connect.converters.json_schema import from_json, to_json
+from ottla.connect.converters.json_schema import schema_from_json, schema_to_json
 from ottla.connect.data import Schema
 from ottla.connect.errors import DataException
-from ottla.connect.schema_cache import Cache
+from ottla.connect.schema_cache import SchemaCache
 from ottla.connect.validators import one_of_any_case
 
 PLAIN: Final = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
@@ -41,22 +41,22 @@ class JsonConverter(Converter):
         return (
             converter_config()
             .define("schemas.enable", ConfigType.BOOLEAN, True, Importance.HIGH,
-                    "Whether each key and value is written and read together with its schema.",
+                    "Whether each key and value is written and read with its schema.",
                     group=schemas, order=0, width=Width.MEDIUM, display_name="Enable Schemas")
             .define("schemas.cache.size", ConfigType.INT, 1000, Importance.HIGH,
-                    "How many schemas this converter keeps at most.",
+                    "The maximum number of schemas in this converter's cache.",
                     group=schemas, order=1, width=Width.MEDIUM,
                     display_name="Schema Cache Size")
             .define("schema.content", ConfigType.STRING, None, Importance.HIGH,
-                    "The schema of all messages that are read: they then are plain JSON without "
-                    "an envelope. Only with schemas.enable, and for sinks.",
+                    "A schema for all messages, which are then plain JSON without an envelope. "
+                    "Only with schemas.enable, and for sinks.",
                     group=schemas, order=2, width=Width.MEDIUM, display_name="Schema Content")
             .define("decimal.format", ConfigType.STRING, "BASE64", Importance.LOW,
                     "How decimals are written: BASE64 (exact) or NUMERIC (as JSON numbers).",
                     group=serialization, order=0, width=Width.MEDIUM,
                     display_name="Decimal Format", validator=one_of_any_case("NUMERIC", "BASE64"))
             .define("replace.null.with.default", ConfigType.BOOLEAN, True, Importance.LOW,
-                    "Whether a null takes the default value of its field.",
+                    "Whether a null field is replaced by its default.",
                     group=serialization, order=1, width=Width.MEDIUM,
                     display_name="Replace null with default")
         )  # fmt: skip
@@ -67,12 +67,12 @@ class JsonConverter(Converter):
         self._numeric = settings["decimal.format"].upper() == "NUMERIC"
         size = int(settings["schemas.cache.size"])
         replace_null = bool(settings["replace.null.with.default"])
-        self._encoders = Encoders(self._numeric, replace_null)
-        self._decoders = Decoders(replace_null)
-        self._writing: Cache[tuple[Encoder, bytes]] = Cache(size)
+        self._encoders = JsonEncoders(self._numeric, replace_null)
+        self._decoders = JsonDecoders(replace_null)
+        self._writing: SchemaCache[tuple[Encoder, bytes]] = SchemaCache(size)
         self._written: tuple[Schema, Encoder, bytes] | None = None
-        """Of the last value: the next one mostly has the same schema."""
-        self._decoding: Cache[tuple[Decoder, bool]] = Cache(size)
+        """The last value's, because the next one usually has the same schema."""
+        self._decoding: SchemaCache[tuple[Decoder, bool]] = SchemaCache(size)
         self._schemas: dict[bytes, Schema] = {}
         self._schemas_max = size
         self._last: tuple[bytes, Schema, Decoder] | None = None
@@ -84,8 +84,8 @@ class JsonConverter(Converter):
         try:
             return self._schema_of(orjson.loads(content))
         except orjson.JSONDecodeError as error:
-            told = "Failed to parse schema in converter config due to serialization error: "
-            raise DataException(told) from error
+            message = "Failed to parse schema in converter config due to serialization error: "
+            raise DataException(message) from error
 
     # Writing.
 
@@ -104,9 +104,9 @@ class JsonConverter(Converter):
         return prefix + payload + b"}" if self._enveloped else payload
 
     def _compiled(self, schema: Schema) -> tuple[Encoder, bytes]:
-        # The converter's default setting does not touch defaults that are told of in the schema.
-        told = to_json(schema, lambda inner, default: self._encoders.of(inner)(default))
-        prefix = PREFIX + dumped(told, self._numeric) + MIDDLE
+        # replace.null.with.default does not apply to the defaults within a schema.
+        message = schema_to_json(schema, lambda inner, default: self._encoders.of(inner)(default))
+        prefix = PREFIX + dumped(message, self._numeric) + MIDDLE
         return self._writing.put(schema, (self._encoders.of(schema), prefix))
 
     # Reading.
@@ -124,7 +124,7 @@ class JsonConverter(Converter):
             try:
                 return last[1], last[2](orjson.loads(data[len(last[0]) : -1]))
             except orjson.JSONDecodeError:
-                pass  # the payload isn't all that follows: read it whole
+                pass  # something follows the payload: parse the whole message
         return self._read_envelope(data)
 
     def _read_envelope(self, data: bytes) -> SchemaAndValue:
@@ -146,26 +146,26 @@ class JsonConverter(Converter):
         return schema, value
 
     def _remember(self, data: bytes, schema: Schema, decode: Decoder) -> None:
-        """The next message most likely starts as this one does: then its schema needs no look."""
+        """Remember the start of this message: the next one probably has the same schema."""
         middle = data.find(MIDDLE)
         if not data.startswith(PREFIX) or middle < 0 or not data.endswith(b"}"):
             return
         try:
             same = self._schema_of(orjson.loads(data[len(PREFIX) : middle])) is schema
         except (orjson.JSONDecodeError, DataException):
-            return  # ',"payload":' stands somewhere inside of the schema
+            return  # ',"payload":' occurs within the schema
         if same:
             self._last = (data[: middle + len(MIDDLE)], schema, decode)
 
-    def _schema_of(self, told: Any) -> Schema | None:
-        if told is None:
+    def _schema_of(self, message: Any) -> Schema | None:
+        if message is None:
             return None
-        key = orjson.dumps(told)
+        key = orjson.dumps(message)
         kept = self._schemas.get(key)
         if kept is not None:
             return kept
-        schema = from_json(told, lambda inner, default: self._decoders.of(inner)(default))
-        assert schema is not None, "only null is no schema"
+        schema = schema_from_json(message, lambda inner, default: self._decoders.of(inner)(default))
+        assert schema is not None, "only null means no schema"
         if len(self._schemas) >= self._schemas_max:
             del self._schemas[next(iter(self._schemas))]
         self._schemas[key] = schema
@@ -190,18 +190,18 @@ def loaded(data: bytes) -> Any:
 
 
 def exactly(data: bytes) -> Any:
-    """With all the digits of its numbers."""
+    """Parsed with all digits of its numbers."""
     try:
         return json.loads(data, parse_float=Decimal)
     except ValueError as error:
         raise DataException(FAILED + str(error)) from error
 
 
-def dumped(told: Any, numeric_decimals: bool = False) -> bytes:
-    if numeric_decimals and has_decimal(told):
-        return with_decimals(told)
+def dumped(message: Any, numeric_decimals: bool = False) -> bytes:
+    if numeric_decimals and has_decimal(message):
+        return with_decimals(message)
     try:
-        return orjson.dumps(told, option=PLAIN)
+        return orjson.dumps(message, option=PLAIN)
     except TypeError as error:
         told_of = "Converting Kafka Connect data to byte[] failed due to serialization error: "
         raise DataException(told_of + str(error)) from error
@@ -210,19 +210,19 @@ def dumped(told: Any, numeric_decimals: bool = False) -> bytes:
 def dumped_schemaless(value: Any) -> bytes:
     try:
         data = orjson.dumps(value, option=PLAIN)
-    except TypeError:  # bytes, keys that are no strings, or what can't be written at all
+    except TypeError:  # bytes, keys other than strings, or values that JSON lacks
         return dumped(encode_schemaless(value))
     # orjson writes NaN as null.
     return dumped(encode_schemaless(value)) if b"null" in data else data
 
 
-def with_decimals(told: Any) -> bytes:
-    """As orjson writes it, but for decimals, which keep all their digits."""
-    if isinstance(told, Decimal):
-        return f"{told:f}".encode()
-    if isinstance(told, dict):
-        pairs = (orjson.dumps(key) + b":" + with_decimals(each) for key, each in told.items())
+def with_decimals(message: Any) -> bytes:
+    """As orjson writes it, except that decimals keep all their digits."""
+    if isinstance(message, Decimal):
+        return f"{message:f}".encode()
+    if isinstance(message, dict):
+        pairs = (orjson.dumps(key) + b":" + with_decimals(item) for key, item in message.items())
         return b"{" + b",".join(pairs) + b"}"
-    if isinstance(told, list):
-        return b"[" + b",".join(with_decimals(each) for each in told) + b"]"
-    return orjson.dumps(told)
+    if isinstance(message, list):
+        return b"[" + b",".join(with_decimals(item) for item in message) + b"]"
+    return orjson.dumps(message)

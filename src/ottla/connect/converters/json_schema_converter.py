@@ -1,4 +1,4 @@
-"""JsonSchemaConverter: JSON by the schemas of a registry, in Confluent's mapping of types."""
+"""JsonSchemaConverter: JSON with a schema registry, in Confluent's mapping of types."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.converters.connect_from_json_schema import ConnectFromJsonSchema
 from ottla.connect.converters.json import dumped, dumped_schemaless, exactly, loaded
-from ottla.connect.converters.json_decoding import decimals_in
+from ottla.connect.converters.json_decoders import decimals_in
+from ottla.connect.converters.json_schema_decoders import JsonSchemaDecoders
+from ottla.connect.converters.json_schema_encoders import JsonSchemaEncoders
 from ottla.connect.converters.json_schema_from_connect import JsonSchemaFromConnect
-from ottla.connect.converters.json_schema_names import JsonSchemaSettings
-from ottla.connect.converters.json_schema_to_connect import ConnectFromJsonSchema
-from ottla.connect.converters.json_schema_values import (
-    JsonSchemaDecoders,
-    JsonSchemaEncoders,
-)
+from ottla.connect.converters.json_schema_settings import JsonSchemaSettings
 from ottla.connect.converters.registry_converter import (
     Encode,
     Read,
@@ -23,26 +21,29 @@ from ottla.connect.converters.registry_converter import (
 )
 from ottla.connect.data import Schema
 from ottla.connect.validators import one_of_any_case
-from ottla.schemas.json_text import write
+from ottla.schemas.json_text import write_json
 from ottla.schemas.schema_types import ParsedSchema
 
 SETTINGS = {
     "object.additional.properties": (
         "additional_properties",
-        "Whether objects may have properties that their schema does not name.",
+        "Whether objects may have properties that their schema does not declare.",
     ),
     "use.optional.for.nonrequired": (
         "optional_if_not_required",
-        "Whether properties that are not required are optional fields.",
+        "Whether properties that are not required become optional fields.",
     ),
-    "flatten.singleton.unions": ("flatten_singletons", "Whether a union of one type is that type."),
+    "flatten.singleton.unions": (
+        "flatten_singletons",
+        "Whether to read a union of one type as that type.",
+    ),
     "generalized.sum.type.support": (
         "generalized",
-        "Whether enums and unions are described as by the Avro and Protobuf converters.",
+        "Whether to represent enums and unions as the Avro and Protobuf converters do.",
     ),
     "ignore.default.for.nullables": (
         "ignore_defaults",
-        "Whether a null stays null where its field has a default.",
+        "Whether a null field stays null even if it has a default.",
     ),
 }
 
@@ -77,7 +78,7 @@ class JsonSchemaConverter(RegistryConverter):
         if schema is None:
             return SchemaText("{}")
         from_connect = JsonSchemaFromConnect(self._settings, self._json_default)
-        return SchemaText(write(from_connect.of(schema)), schema.name)
+        return SchemaText(write_json(from_connect.of(schema)), schema.name)
 
     def _json_default(self, schema: Schema, default: Any) -> Any:
         return loaded(dumped(self._encoders.of(schema)(default), self._settings.numeric_decimals))

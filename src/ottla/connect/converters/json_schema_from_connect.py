@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.connect.converters.json_schema_names import (
+from ottla.connect.converters.json_schema_settings import (
     ENUM,
     NAMESPACE,
     NULL_SYMBOL,
@@ -13,7 +13,7 @@ from ottla.connect.converters.json_schema_names import (
     is_object_map,
     is_union,
 )
-from ottla.connect.converters.sum_types import GENERAL_ENUM
+from ottla.connect.converters.sum_types import SUM_TYPE_ENUM
 from ottla.connect.data import DECIMAL, Schema, Type
 
 Json = dict[str, Any]
@@ -26,13 +26,13 @@ NULL: Final[Json] = {"type": "null"}
 
 
 class JsonSchemaFromConnect:
-    """`default` makes JSON of a default value."""
+    """`default` converts default values to JSON."""
 
     def __init__(self, settings: JsonSchemaSettings, default: EncodeDefault) -> None:
         self._settings, self._default = settings, default
 
     def of(self, schema: Schema, index: int | None = None, *, in_union: bool = False) -> Json:
-        """`index` is the place of a field: properties of an object have no order."""
+        """`index` is the position of a field, because properties of an object have no order."""
         place: Json = {} if index is None else {"connect.index": index}
         if is_union(schema):
             branches = [NULL] if schema.optional else []
@@ -70,7 +70,7 @@ class JsonSchemaFromConnect:
 
     def _string(self, schema: Schema) -> Json:
         parameters = schema.parameters or {}
-        kind = GENERAL_ENUM if GENERAL_ENUM in parameters else ENUM
+        kind = SUM_TYPE_ENUM if SUM_TYPE_ENUM in parameters else ENUM
         if kind not in parameters:
             return {"type": "string"}
         begin = f"{kind}."

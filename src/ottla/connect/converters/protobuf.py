@@ -1,4 +1,4 @@
-"""ProtobufConverter: Protobuf by the schemas of a registry, in Confluent's mapping of types."""
+"""ProtobufConverter: Protobuf with a schema registry, in Confluent's mapping of types."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance
-from ottla.connect.converters.protobuf_decoding import ProtobufDecoders
-from ottla.connect.converters.protobuf_encoding import ProtobufEncoders
+from ottla.connect.converters.connect_from_protobuf import ConnectFromProtobuf
+from ottla.connect.converters.protobuf_decoders import ProtobufDecoders
+from ottla.connect.converters.protobuf_encoders import ProtobufEncoders
 from ottla.connect.converters.protobuf_from_connect import protobuf_text
-from ottla.connect.converters.protobuf_names import ProtobufSettings
-from ottla.connect.converters.protobuf_to_connect import ConnectFromProtobuf
+from ottla.connect.converters.protobuf_settings import ProtobufSettings
 from ottla.connect.converters.registry_converter import (
     Encode,
     Read,
@@ -20,37 +20,40 @@ from ottla.connect.converters.registry_converter import (
 from ottla.connect.data import Schema
 from ottla.connect.errors import DataException
 from ottla.schemas.framing import indexes_bytes, read_indexes
-from ottla.schemas.protobuf.dynamic import MessageTypes, message_indexes, message_name
+from ottla.schemas.protobuf.message_types import MessageTypes, message_indexes, message_name
 from ottla.schemas.schema_types import ParsedSchema
 
 SETTINGS = {
-    "enhanced.protobuf.schema.support": ("enhanced", "Whether names keep their packages."),
-    "scrub.invalid.names": ("scrub", "Whether illegal characters in names are replaced."),
-    "int.for.enums": ("integer_enums", "Whether enums are numbers in Connect."),
+    "enhanced.protobuf.schema.support": ("enhanced", "Whether names include their packages."),
+    "scrub.invalid.names": ("scrub", "Whether to replace illegal characters in names."),
+    "int.for.enums": ("integer_enums", "Whether enums become numbers in Connect."),
     "optional.for.nullables": (
         "optional_nullables",
-        "Whether optional fields have the label optional, and only they are optional.",
+        "Whether optional fields have the label optional, and only these are optional.",
     ),
     "wrapper.for.nullables": (
         "wrapped_nullables",
-        "Whether optional fields have Google's wrapper types.",
+        "Whether optional fields use Google's wrapper types.",
     ),
     "wrapper.for.raw.primitives": (
         "wrapped_primitives",
-        "Whether a wrapper that is the whole value stands for the value in it.",
+        "Whether a wrapper as the whole value stands for the primitive in it.",
     ),
     "generate.index.for.unions": (
         "indexed_unions",
-        "Whether the field of a oneof has its number behind its name.",
+        "Whether to append a number to the name of a oneof's field.",
     ),
-    "flatten.unions": ("flatten_unions", "Whether the fields of a oneof are fields of the struct."),
+    "flatten.unions": (
+        "flatten_unions",
+        "Whether the fields of a oneof become fields of the struct.",
+    ),
     "generalized.sum.type.support": (
         "generalized",
-        "Whether enums and unions are described as by the Avro and JSON Schema converters.",
+        "Whether to represent enums and unions as the Avro and JSON Schema converters do.",
     ),
     "ignore.default.for.nullables": (
         "ignore_defaults",
-        "Whether a null stays null where its field has a default.",
+        "Whether a null field stays null even if it has a default.",
     ),
 }
 

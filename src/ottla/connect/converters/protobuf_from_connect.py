@@ -1,10 +1,10 @@
-"""Connect's schemas as .proto files, as Confluent's ProtobufConverter writes them."""
+"""Connect schemas -> .proto files, as Confluent's ProtobufConverter writes them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ottla.connect.converters.protobuf_names import (
+from ottla.connect.converters.protobuf_settings import (
     DEFAULT_NAME,
     LOGICAL,
     META,
@@ -24,7 +24,7 @@ from ottla.connect.converters.protobuf_names import (
 from ottla.connect.data import DECIMAL, Schema, Type
 from ottla.connect.errors import DataException
 from ottla.connect.schema import SCALE
-from ottla.schemas.protobuf.elements import (
+from ottla.schemas.protobuf.proto_file import (
     ProtoConstant,
     ProtoEnum,
     ProtoField,
@@ -35,11 +35,11 @@ from ottla.schemas.protobuf.elements import (
 )
 from ottla.schemas.protobuf.text import proto_text
 
-NUMBERS_RESERVED = range(19_000, 20_000)  # Protobuf's own
+NUMBERS_RESERVED = range(19_000, 20_000)  # reserved by Protobuf
 
 
 def protobuf_text(schema: Schema, settings: ProtobufSettings) -> tuple[str, str]:
-    """The text of the file, and the full name of the message, which is its first."""
+    """The text of the file, and the full name of its first message."""
     file = _ProtobufFromConnect(settings).file(schema)
     name = f"{file.package}.{file.types[0].name}" if file.package else file.types[0].name
     return proto_text(file), name
@@ -49,7 +49,7 @@ class _ProtobufFromConnect:
     def __init__(self, settings: ProtobufSettings) -> None:
         self._settings = settings
         self._unnamed = 0
-        self._imports: dict[str, None] = {}  # in the order in which they are needed
+        self._imports: dict[str, None] = {}  # in the order of first use
 
     def file(self, schema: Schema) -> ProtoFile:
         if schema.type is not Type.STRUCT or is_union(schema):
@@ -62,7 +62,7 @@ class _ProtobufFromConnect:
         return file
 
     def _wrapper(self, schema: Schema) -> ProtoFile:
-        """A value that is no struct: the message that Google has for its type."""
+        """A value other than a struct: Google's wrapper message for its type."""
         scalar = SCALARS.get(schema.type)
         if scalar is None or schema.name in LOGICAL:
             raise DataException(f"Unsupported root schema of type {schema.type}")
@@ -133,7 +133,7 @@ class _ProtobufFromConnect:
             return self._define(message, shapes, schema, self._enum, schema.name)
         if schema.type is Type.STRUCT:
             name = self._simple(schema.name) or self._next_name()
-            if name == field:  # a message and a field of one name would clash
+            if name == field:  # a message and a field with the same name would clash
                 name = f"{name}Message"
             return self._define(message, shapes, schema, self._message, name)
         if schema.type is Type.MAP:
@@ -146,7 +146,7 @@ class _ProtobufFromConnect:
         if not self._settings.wrapped_nullables or not schema.optional:
             return scalar
         if in_oneof and parameters.get(WRAPPER) != "true":
-            return scalar  # a oneof says itself that nothing is set
+            return scalar  # a oneof itself can be unset
         self._imports.setdefault(WRAPPERS_FILE)
         return f"google.protobuf.{WRAPPERS.get(scalar, 'Int64Value')}"
 
@@ -158,7 +158,7 @@ class _ProtobufFromConnect:
         make: Any,
         named: str | None,
     ) -> str:
-        """The name of a type within the message, which is defined there once."""
+        """The name of a nested type, which is defined once in the message."""
         name = self._simple(named) or self._next_name()
         before = shapes.get(name)
         bare: dict[str, Any] = {"optional": False, "default": None, "doc": None, "version": None}
@@ -171,7 +171,7 @@ class _ProtobufFromConnect:
         return name
 
     def _entry(self, name: str, schema: Schema) -> ProtoMessage:
-        """An entry of a map. Protobuf's own maps, which have the same bytes, have fewer keys."""
+        """An entry of a map. Protobuf's maps have the same encoding, but allow fewer key types."""
         entry = ProtoMessage(name)
         shapes: dict[str, Schema] = {}
         for number, part in enumerate(("key", "value"), 1):
@@ -197,7 +197,7 @@ class _ProtobufFromConnect:
 
 
 class _Numbers:
-    """The numbers of a message's fields: those that the schema says, and free ones for others."""
+    """Field numbers of a message: from the schema's tags, and free ones for the other fields."""
 
     def __init__(self, schema: Schema) -> None:
         members = [
@@ -205,7 +205,7 @@ class _Numbers:
             for field in schema.fields
             for member in (field.schema.fields if is_union(field.schema) else (field,))
         ]
-        self._taken = {int(tag) for tag in map(_tag, (each.schema for each in members)) if tag}
+        self._taken = {int(tag) for tag in map(_tag, (member.schema for member in members)) if tag}
         self._next = 1
 
     def of(self, schema: Schema) -> int:

@@ -1,8 +1,8 @@
-"""What the converters with a schema registry share: settings, subjects, framing, errors.
+"""What the converters with a schema registry share: settings, subjects, wire format, errors.
 
-A converter of one language says how a Connect schema is written in it, and gives a function that
-encodes values by a schema of the registry, and one that decodes them. Everything that asks the
-registry happens once for a schema, and is kept.
+The subclass for a language translates Connect schemas into it, and compiles functions that encode
+and decode values by a schema of the registry. Every request to the registry is made once per
+schema, and its result is cached.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
-from ottla.client.schema_registry import RegisteredSchema, RegistryError, SchemaRegistry
+from ottla.client.schema_registry import RegisteredSchema, SchemaRegistry, SchemaRegistryError
 from ottla.client.serde import SerializationError
 from ottla.client.serdes.contract_rules import READ, WRITE, refuse_rules
 from ottla.client.serdes.subject_names import strategy_of, topic_name
 from ottla.connect.config import ConfigDef
 from ottla.connect.converters.converter import NULL, Converter, SchemaAndValue
-from ottla.connect.converters.registry_settings import registry_config
+from ottla.connect.converters.registry_config import registry_config
 from ottla.connect.data import Schema, Type
 from ottla.connect.errors import ConfigException, DataException, RetriableException
-from ottla.connect.schema_cache import Cache
+from ottla.connect.schema_cache import SchemaCache
 from ottla.errors import KafkaError
-from ottla.schemas.compatibility.check import incompatibilities
-from ottla.schemas.framing import ID_FRAME, ID_MAGIC, NotFramed, SchemaName, split
+from ottla.schemas.compatibility.incompatibilities import incompatibilities
+from ottla.schemas.framing import ID_FRAME, ID_MAGIC, FramingError, RecordSchemaId, split_frame
 from ottla.schemas.schema_types import InvalidSchema, ParsedSchema, Reference, parse
 
 Encode = Callable[[Any], bytes]
@@ -32,12 +32,18 @@ Read = Callable[[bytes, int], SchemaAndValue]
 NOT_FOUND: Final = 404
 SERVER_ERROR: Final = 500
 TOPICS_MAX: Final = 1000
-REFUSALS: Final = (InvalidSchema, RegistryError, KafkaError, SerializationError, DataException)
+REFUSALS: Final = (
+    InvalidSchema,
+    SchemaRegistryError,
+    KafkaError,
+    SerializationError,
+    DataException,
+)
 NO_SCHEMA: Final = Schema(Type.STRUCT, name="none")  # the key of values without a schema
 
 
 class SchemaText(NamedTuple):
-    """A Connect schema in the language of a converter. `name` is what record strategies take."""
+    """A Connect schema in a converter's language. `name` is used by the record name strategies."""
 
     text: str
     name: str | None = None
@@ -45,7 +51,7 @@ class SchemaText(NamedTuple):
 
 
 class ValueWriter(NamedTuple):
-    """For one topic and one Connect schema; from `until` on, the latest version is asked for."""
+    """For one topic and one Connect schema. After `until` the latest version is looked up again."""
 
     prefix: bytes
     encode: Encode
@@ -57,11 +63,11 @@ class RegistryConverter(Converter):
     language: ClassVar[str]  # as Confluent's messages call it
     reads_schema_headers = True
 
-    # What a language says
+    # Implemented for each language
 
     @abstractmethod
     def language_config(self, config: ConfigDef) -> ConfigDef:
-        """Its own settings, added to those of every converter with a registry."""
+        """The language's settings, in addition to the shared ones."""
 
     @abstractmethod
     def set_up(self, settings: Mapping[str, Any]) -> None: ...
@@ -72,17 +78,17 @@ class RegistryConverter(Converter):
 
     @abstractmethod
     def encoder(self, schema: Schema | None, written: ParsedSchema) -> Encode:
-        """Values of the Connect schema as bytes, behind the id of the schema `written`."""
+        """Encodes values of the Connect schema by the registered schema `written`."""
 
     @abstractmethod
     def reader(self, parsed: ParsedSchema, version: int | None) -> Read:
-        """Bytes that were written with a schema, from a position on, as values of Connect."""
+        """Decodes bytes that were written with a schema, from a position on."""
 
     @abstractmethod
     def record_name(self, parsed: ParsedSchema) -> str | None:
-        """The full name of the record that a schema describes."""
+        """The full name of the record that a schema defines."""
 
-    # What all of them do
+    # Shared
 
     def config_def(self) -> ConfigDef:
         return self.language_config(registry_config())
@@ -103,10 +109,10 @@ class RegistryConverter(Converter):
             self._registry = SchemaRegistry(",".join(settings["schema.registry.url"]), props)
         except (KafkaError, ValueError) as error:
             raise ConfigException(str(error)) from error
-        self._writers: dict[str, Cache[ValueWriter]] = {}
+        self._writers: dict[str, SchemaCache[ValueWriter]] = {}
         self._last: tuple[str, Schema | None, ValueWriter] | None = None
-        """Of the last value: the next one mostly has the same schema."""
-        self._readers: dict[tuple[str, SchemaName], Read] = {}
+        """The last value's, because the next one usually has the same schema."""
+        self._readers: dict[tuple[str, RecordSchemaId], Read] = {}
         self.set_up(settings)
 
     def close(self) -> None:
@@ -134,7 +140,7 @@ class RegistryConverter(Converter):
         if cache is None:
             if len(self._writers) >= TOPICS_MAX:
                 del self._writers[next(iter(self._writers))]
-            cache = self._writers[topic] = Cache(self._size)
+            cache = self._writers[topic] = SchemaCache(self._size)
         found = cache.get(key)
         if found is not None and found.until >= _now():
             return found
@@ -173,9 +179,9 @@ class RegistryConverter(Converter):
         problems = incompatibilities("BACKWARD", written, [own]) if self._strict else []
         if problems:
             raise DataException(
-                f"Incompatible schema: schema id {registered.id} of {subject} can't read what the"
-                f" connector's schema describes: {problems[0]} Set latest.compatibility.strict to"
-                " false to write with it nevertheless"
+                f"Incompatible schema: schema id {registered.id} of {subject} cannot read data of"
+                f" the connector's schema: {problems[0]} Set latest.compatibility.strict to false"
+                " to write with it nevertheless"
             )
 
     # Reading
@@ -184,8 +190,8 @@ class RegistryConverter(Converter):
         if data is None:
             return NULL
         try:
-            name, position = split(data)
-        except NotFramed as error:
+            name, position = split_frame(data)
+        except FramingError as error:
             raise DataException(f"{self._failure('deserialize', topic)}{error}") from error
         read = self._readers.get((topic, name))
         if read is None:
@@ -195,7 +201,7 @@ class RegistryConverter(Converter):
         except Exception as error:
             raise DataException(f"{self._failure('deserialize', topic, name)}{error}") from error
 
-    def _find_reader(self, topic: str, name: SchemaName) -> Read:
+    def _find_reader(self, topic: str, name: RecordSchemaId) -> Read:
         try:
             read = self._new_reader(topic, name)
         except REFUSALS as error:
@@ -205,7 +211,7 @@ class RegistryConverter(Converter):
         self._readers[topic, name] = read
         return read
 
-    def _new_reader(self, topic: str, name: SchemaName) -> Read:
+    def _new_reader(self, topic: str, name: RecordSchemaId) -> Read:
         if name.guid:
             registered = self._registry.by_guid(name.guid)
         else:
@@ -220,32 +226,32 @@ class RegistryConverter(Converter):
         return self.reader(parsed, self._version(subject, registered))
 
     def _version(self, subject: str, schema: RegisteredSchema) -> int | None:
-        """Which version of the subject it is: the version of the Connect schema, if any."""
+        """The schema's version in the subject, if any: the version of the Connect schema."""
         try:
             found = self._registry.look_up(subject, schema.kind, schema.text, schema.references)
-        except RegistryError as error:
+        except SchemaRegistryError as error:
             if error.status != NOT_FOUND:
                 raise
-            return None  # a schema of another subject, or a deleted one: it reads as well
+            return None  # a schema of another subject, or a deleted one: it can still be used
         return found.version
 
     # Failures
 
-    def _failure(self, verb: str, topic: str, name: SchemaName | None = None) -> str:
+    def _failure(self, verb: str, topic: str, name: RecordSchemaId | None = None) -> str:
         towards = "from" if verb == "serialize" else "to"
-        told = f"Failed to {verb} data for topic {topic} {towards} {self.language}: "
-        return told if name is None else f"{told}{name}: "
+        message = f"Failed to {verb} data for topic {topic} {towards} {self.language}: "
+        return message if name is None else f"{message}{name}: "
 
     def _refused(
-        self, verb: str, topic: str, error: Exception, name: SchemaName | None = None
+        self, verb: str, topic: str, error: Exception, name: RecordSchemaId | None = None
     ) -> Exception:
-        """A registry that does not answer may do so later; a refusal stays one."""
-        told = f"{self._failure(verb, topic, name)}{error}"
+        """Retriable if the registry is unavailable; a rejection is permanent."""
+        message = f"{self._failure(verb, topic, name)}{error}"
         if isinstance(error, KafkaError):
-            return RetriableException(told)
-        if isinstance(error, RegistryError) and error.status >= SERVER_ERROR:
-            return RetriableException(told)
-        return DataException(told)
+            return RetriableException(message)
+        if isinstance(error, SchemaRegistryError) and error.status >= SERVER_ERROR:
+            return RetriableException(message)
+        return DataException(message)
 
 
 def _prefix(id: int) -> bytes:

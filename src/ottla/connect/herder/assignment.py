@@ -1,9 +1,9 @@
-"""Which worker runs which connector: decided by the leader, in steps that stop nothing needlessly.
+"""The assignment of connectors to workers, computed by the leader of the group.
 
-As Kafka Connect's incremental cooperative rebalancing (KIP-415), but for whole connectors and
-without its five minutes of waiting for a lost worker: whoever has a connector keeps it, unless it
-has more than its share; what it must give up is given to nobody in this round. It is stopped, the
-worker joins again, and the next round gives it to the worker that has the fewest.
+Incremental cooperative rebalancing as in Kafka Connect (KIP-415), but of whole connectors, and
+without scheduled.rebalance.max.delay.ms. A worker keeps its connectors unless it has more than its
+share. A revoked connector is assigned to no worker in the same round, because it may still run: its
+worker stops it and rejoins, and the next round assigns it to the worker with the fewest.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """What a worker says of itself when it joins. `owned`: what runs there, or is being stopped."""
+class WorkerState:
+    """The member's metadata. `owned`: connectors that run there, or are being stopped."""
 
     url: str
     owned: tuple[str, ...] = ()
@@ -24,20 +24,20 @@ class Member:
         return json.dumps({"url": self.url, "owned": sorted(self.owned)}).encode()
 
     @staticmethod
-    def from_json(data: bytes) -> Member:
+    def from_json(data: bytes) -> WorkerState:
         found = json.loads(data)
-        return Member(str(found["url"]), tuple(map(str, found["owned"])))
+        return WorkerState(str(found["url"]), tuple(map(str, found["owned"])))
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a worker is told. `offset`: how far the leader had read the config topic."""
+class WorkerAssignment:
+    """The member's assignment. `offset`: how far the leader had read the config topic."""
 
     leader_url: str = ""
     offset: int = -1
     connectors: tuple[str, ...] = ()
     owners: Mapping[str, str] = field(default_factory=dict)
-    """For each connector the URL of the worker that has it."""
+    """Connector -> URL of its worker."""
 
     def to_json(self) -> bytes:
         return json.dumps(
@@ -50,9 +50,9 @@ class Assignment:
         ).encode()
 
     @staticmethod
-    def from_json(data: bytes) -> Assignment:
+    def from_json(data: bytes) -> WorkerAssignment:
         found = json.loads(data)
-        return Assignment(
+        return WorkerAssignment(
             str(found["leader_url"]),
             int(found["offset"]),
             tuple(map(str, found["connectors"])),
@@ -60,34 +60,36 @@ class Assignment:
         )
 
 
-def assign(connectors: Iterable[str], members: Mapping[str, Member]) -> dict[str, list[str]]:
-    """For each member its connectors. The same question has the same answer, whoever asks."""
+def assign(connectors: Iterable[str], members: Mapping[str, WorkerState]) -> dict[str, list[str]]:
+    """Member -> connectors. Deterministic, so a new leader assigns as the old one did."""
     names = sorted(connectors)
     ids = sorted(members)
     kept, taken = _kept(names, ids, members)
     share, larger = divmod(len(names), len(ids))
-    by_count = sorted(ids, key=lambda each: (-len(kept[each]), each))
+    by_count = sorted(ids, key=lambda member: (-len(kept[member]), member))
     surplus: set[str] = set()
-    for place, each in enumerate(by_count):
-        allowed = share + (1 if place < larger else 0)
-        surplus.update(kept[each][allowed:])
-        kept[each] = kept[each][:allowed]
+    for index, member in enumerate(by_count):
+        allowed = share + (1 if index < larger else 0)
+        surplus.update(kept[member][allowed:])
+        kept[member] = kept[member][:allowed]
     for name in names:
         if name not in taken and name not in surplus:
-            least = min(ids, key=lambda each: (len(kept[each]), each))
+            least = min(ids, key=lambda member: (len(kept[member]), member))
             kept[least].append(name)
+    assigned = [name for owned in kept.values() for name in owned]
+    assert len(assigned) == len(set(assigned)), "a connector on two workers would run twice"
     return kept
 
 
 def _kept(
-    names: list[str], ids: list[str], members: Mapping[str, Member]
+    names: list[str], ids: list[str], members: Mapping[str, WorkerState]
 ) -> tuple[dict[str, list[str]], set[str]]:
-    """What each one has and may keep. Of two that have the same the second must give it up."""
+    """What each member owns and may keep. If two own the same connector, the second loses it."""
     wanted = set(names)
     taken: set[str] = set()
     kept: dict[str, list[str]] = {}
-    for each in ids:
-        mine = [name for name in sorted(members[each].owned) if name in wanted]
-        kept[each] = [name for name in mine if name not in taken]
+    for member in ids:
+        mine = [name for name in sorted(members[member].owned) if name in wanted]
+        kept[member] = [name for name in mine if name not in taken]
         taken.update(mine)
     return kept, taken

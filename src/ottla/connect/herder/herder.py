@@ -1,9 +1,10 @@
-"""The herder: what connectors there are, who runs them, and how all of that is changed.
+"""The herder of one worker, distributed or standalone.
 
-What is to be is in one log (configs), where things stand is in another (statuses); every worker
-follows both, and answers questions from what it has read. Changes are written by the leader alone;
-whoever is asked and does not lead says who does (Elsewhere). Whatever is assigned to this worker is
-handed to `Runs`.
+It reads the config log (desired state) and the status log (actual state), as every worker does, and
+answers from what it has read. Only the leader writes configs: with several writers a check ("does
+the connector exist?") and the write that depends on it could interleave. Any other worker raises
+RequestTargetException with the leader's URL. Connectors that are assigned to this worker go to
+`ConnectorReconciler`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,35 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from ottla.connect.herder import configs as config_log
-from ottla.connect.herder import statuses as status_log
-from ottla.connect.herder.assignment import Assignment
-from ottla.connect.herder.configs import Configs, Kept, LoggerLevel, Restart, Value
-from ottla.connect.herder.logs import Log
-from ottla.connect.herder.members import View
-from ottla.connect.herder.refusals import Elsewhere, not_found, server_error, stale
-from ottla.connect.herder.runs import Runs, Start, Wish
-from ottla.connect.herder.statuses import Statuses, Subject, TaskId, Written
-from ottla.connect.run.states import State, Status, TaskStatus
+from ottla.connect.herder import cluster_status, config_state
+from ottla.connect.herder.assignment import WorkerAssignment
+from ottla.connect.herder.backing_log import BackingLog
+from ottla.connect.herder.cluster_status import (
+    ClusterStatus,
+    ConnectorTaskId,
+    StoredStatus,
+    Subject,
+)
+from ottla.connect.herder.config_state import (
+    ClusterConfigState,
+    LoggerLevel,
+    RestartRequest,
+    StoredConnector,
+    Value,
+)
+from ottla.connect.herder.connector_reconciler import (
+    ConnectorReconciler,
+    DesiredState,
+    StartConnector,
+)
+from ottla.connect.herder.rest_exceptions import (
+    RequestTargetException,
+    not_found,
+    server_error,
+    stale_configuration,
+)
+from ottla.connect.herder.worker_group_member import MembershipView
+from ottla.connect.run.connector_status import ConnectorState, ConnectorStatus, TaskStatus
 from ottla.errors import KafkaError
 
 SYNC_S_MAX: Final = 3.0  # worker.sync.timeout.ms
@@ -34,8 +54,8 @@ SETTLE_LOOK_S: Final = 0.01
 log = logging.getLogger("ottla.connect")
 
 
-class Membership(Protocol):
-    view: View
+class WorkerMembership(Protocol):
+    view: MembershipView
 
     def start(self) -> None: ...
 
@@ -45,16 +65,16 @@ class Membership(Protocol):
 
 
 class Herder:
-    """`join(herder)` makes the membership; `levels` sets the level of a logger everywhere."""
+    """`join(herder)` creates the membership; `levels` sets a logger's level on this worker."""
 
     def __init__(
         self,
         worker_id: str,
         *,
-        configs: Log,
-        statuses: Log,
-        start: Start,
-        join: Callable[[Herder], Membership],
+        configs: BackingLog,
+        statuses: BackingLog,
+        start: StartConnector,
+        join: Callable[[Herder], WorkerMembership],
         levels: Callable[[str, str], object] = lambda logger, level: None,
         version_of: Callable[[Mapping[str, str]], str | None] = lambda config: None,
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
@@ -66,12 +86,12 @@ class Herder:
         self._version_of = version_of
         self._now_ms = now_ms
         self._lock = threading.RLock()
-        self._configs = Configs()
-        self._statuses = Statuses()
+        self._configs = ClusterConfigState()
+        self._statuses = ClusterStatus()
         self._assigned: tuple[str, ...] = ()
         self._generation = 0
-        self._told: dict[str, Status] = {}  # written, and perhaps not read back yet
-        self._runs = Runs(start, self, ended=self._rejoin)
+        self._published: dict[str, ConnectorStatus] = {}  # written, perhaps not read back yet
+        self._runs = ConnectorReconciler(start, self, on_stopped=self._rejoin)
         self._members = join(self)
         self._closing = False
 
@@ -87,76 +107,76 @@ class Herder:
         self._config_log.close()
         self._status_log.close()
 
-    # What is known
+    # State
 
     @property
-    def configs(self) -> Configs:
+    def configs(self) -> ClusterConfigState:
         return self._configs
 
     @property
-    def statuses(self) -> Statuses:
+    def statuses(self) -> ClusterStatus:
         return self._statuses
 
     @property
-    def view(self) -> View:
+    def view(self) -> MembershipView:
         return self._members.view
 
     @property
     def ready(self) -> bool:
-        """Everything was read, and the workers know of this one."""
+        """Both logs are replayed, and this worker has an assignment."""
         logs = self._config_log.replayed and self._status_log.replayed
         return logs and self.view.assignment is not None
 
-    def kept(self, name: str, words: str = "Connector {} not found") -> Kept:
+    def stored(self, name: str, words: str = "Connector {} not found") -> StoredConnector:
         found = self._configs.connectors.get(name)
         if found is None:
             raise not_found(words.format(name))
         return found
 
-    def caught_up(self) -> None:
-        """Every change that was made before this is known here."""
+    def read_to_end(self) -> None:
+        """Read to the end of the config topic, so that every earlier change is known here."""
         if not self._config_log.catch_up(SYNC_S_MAX):
             raise server_error("Failed to read to end of config topic")
 
-    def check_settled(self) -> None:
-        """While the workers find out who does what a request waits, as in Kafka, whose herder works
-        on requests between two rounds; refused if that takes too long."""
+    def check_no_rebalance(self) -> None:
+        """Wait for the end of a rebalance, as in Kafka, whose herder handles requests between
+        rebalances; raise if that takes too long."""
         deadline = time.monotonic() + SETTLE_S_MAX
-        while (view := self.view).assignment is None or not view.settled:
+        while (view := self.view).assignment is None or not view.stable:
             if self._closing or time.monotonic() > deadline:
                 break
             time.sleep(SETTLE_LOOK_S)
         if view.assignment is None:
-            raise Elsewhere(None)
-        if not view.settled:
-            raise stale()
+            raise RequestTargetException(None)
+        if not view.stable:
+            raise stale_configuration()
 
-    def check_leads(self) -> None:
-        self.check_settled()
+    def check_is_leader(self) -> None:
+        self.check_no_rebalance()
         view = self.view
-        if not view.leads:
-            raise Elsewhere(view.assignment.leader_url if view.assignment else None)
+        if not view.is_leader:
+            raise RequestTargetException(view.assignment.leader_url if view.assignment else None)
 
-    def check_owns(self, name: str) -> None:
-        """The leader knows the owner; everybody knows the leader."""
+    def check_is_owner(self, name: str) -> None:
+        """The leader knows every owner, and every worker knows the leader: two hops suffice."""
         if name in self._assigned:
             return
         view = self.view
-        assignment = view.assignment or Assignment()
-        raise Elsewhere(
-            assignment.owners.get(name) if view.leads else assignment.leader_url or None
+        assignment = view.assignment or WorkerAssignment()
+        raise RequestTargetException(
+            assignment.owners.get(name) if view.is_leader else assignment.leader_url or None
         )
 
-    # Changes, by whoever may make them
+    # Changes
 
-    def write_configs(self, pairs: Sequence[config_log.Pair]) -> None:
+    def write_configs(self, pairs: Sequence[config_state.KeyedRecord]) -> None:
         self._config_log.write(pairs)
 
-    def write_statuses(self, pairs: Sequence[config_log.Pair]) -> None:
+    def write_statuses(self, pairs: Sequence[config_state.KeyedRecord]) -> None:
         self._status_log.write(pairs)
 
-    def restart_here(self, restart: Restart) -> None:
-        """What of it is to be restarted, if this worker has it."""
+    def restart_here(self, restart: RestartRequest) -> None:
+        """Restart what is requested, if this worker runs the connector."""
         self._runs.restart(
             restart.connector,
             include_tasks=restart.include_tasks,
@@ -166,29 +186,31 @@ class Herder:
     def restart_task_here(self, name: str, task: int) -> None:
         self._runs.restart_task(name, task)
 
-    # What is read, on the threads of the logs
+    # Records, on the threads of the logs
 
     def _config_read(self, key: str, value: Value, offset: int) -> None:
         with self._lock:
             before = self._configs
-            after, event = config_log.fold(before, key, value, offset)
+            after, event = config_state.fold_config_record(before, key, value, offset)
             self._configs = after
         if isinstance(event, LoggerLevel):
             self._levels(event.logger, event.level)
         if not self._config_log.replayed:
-            return  # a restart was done, or its worker is gone; what is to run is asked at the end
-        if isinstance(event, Restart):
+            # During replay a restart record is history, and connectors start once the whole
+            # topic is known.
+            return
+        if isinstance(event, RestartRequest):
             self.restart_here(event)
         elif after.connectors.keys() != before.connectors.keys():
             self._rejoin()
         else:
-            self._work()
+            self._update_runs()
 
     def _status_read(self, key: str, value: Value, offset: int) -> None:
         with self._lock:
-            self._statuses = status_log.fold(self._statuses, key, value)
+            self._statuses = cluster_status.fold_status_record(self._statuses, key, value)
 
-    # What the membership asks and tells (members.Tells)
+    # WorkerRebalanceListener
 
     def owned(self) -> Collection[str]:
         return self._runs.names()
@@ -197,31 +219,31 @@ class Herder:
         found = self._configs
         return found.connectors.keys(), found.position
 
-    def assigned(self, assignment: Assignment, generation: int) -> None:
+    def on_assigned(self, assignment: WorkerAssignment, generation: int) -> None:
         with self._lock:
             self._assigned = assignment.connectors
             self._generation = generation
         if self._configs.position < assignment.offset:
             self._config_log.catch_up(SYNC_S_MAX)
-        self._work()
+        self._update_runs()
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         with self._lock:
             self._assigned = ()
-        self._work()
+        self._update_runs()
 
     def _rejoin(self) -> None:
         if not self._closing:
             self._members.rejoin()
 
-    def _work(self) -> None:
-        """What runs here is what is assigned, as it is written down now."""
+    def _update_runs(self) -> None:
+        """Let this worker run its assigned connectors, by their current configs."""
         if self._closing:
             return
         with self._lock:
             found = self._configs.connectors
-            wishes = {
-                name: Wish(
+            states = {
+                name: DesiredState(
                     found[name].config,
                     found[name].offset,
                     found[name].target,
@@ -230,70 +252,71 @@ class Herder:
                 for name in self._assigned
                 if name in found
             }
-            self._runs.wish(wishes)
+            self._runs.set_desired(states)
 
-    # What runs write down (runs.Writes), on their threads
+    # ConnectorRunListener, on the connectors' threads
 
-    def stands(self, status: Status) -> None:
-        """Progress is told with every batch; what is written is what has changed."""
+    def on_status(self, status: ConnectorStatus) -> None:
+        """Writes what has changed. Progress, which changes with every batch, is left out."""
         name, generation = status.name, status.generation
-        told = replace(status, progress={})
-        if self._told.get(name) == told:
+        published = replace(status, progress={})
+        if self._published.get(name) == published:
             return
         known = self._known_tasks(name)
-        self._told[name] = told
-        kept = self._configs.connectors.get(name)
-        version = self._version_of(kept.config) if kept else None
+        self._published[name] = published
+        stored = self._configs.connectors.get(name)
+        version = self._version_of(stored.config) if stored else None
         pairs = [self._status_pair(name, status, generation, version)]
         pairs += [
-            self._status_pair(TaskId(name, each.id), each, generation, version)
-            for each in status.tasks
+            self._status_pair(ConnectorTaskId(name, task.id), task, generation, version)
+            for task in status.tasks
         ]
-        tasks = {TaskId(name, each.id) for each in status.tasks}
-        pairs += [status_log.forgotten(each) for each in sorted(known - tasks)]
+        tasks = {ConnectorTaskId(name, task.id) for task in status.tasks}
+        pairs += [cluster_status.status_tombstone(task) for task in sorted(known - tasks)]
         used = self._statuses.topics.get(name, ())
         pairs += [
-            status_log.topic_pair(name, each, task=0, now_ms=self._now_ms())
-            for each in sorted(status.topics)
-            if each not in used
+            cluster_status.topic_status_record(name, topic, task=0, now_ms=self._now_ms())
+            for topic in sorted(status.topics)
+            if topic not in used
         ]
         self._status_log.send(pairs)
 
-    def has_tasks(self, name: str, tasks: Sequence[Mapping[str, str]]) -> None:
-        """Compared whenever something is told: what could not be written is tried again then."""
-        kept = self._configs.connectors.get(name)
-        if kept is None or list(kept.tasks) == list(tasks):
+    def on_task_configs(self, name: str, tasks: Sequence[Mapping[str, str]]) -> None:
+        """Writes task configs that differ. Called at every status change, so a failed write is
+        retried."""
+        stored = self._configs.connectors.get(name)
+        if stored is None or list(stored.tasks) == list(tasks):
             return
         try:
-            self._config_log.write(config_log.task_pairs(name, tasks))
+            self._config_log.write(config_state.task_config_records(name, tasks))
         except KafkaError as error:
-            log.warning("the tasks of %s could not be written: %s", name, error)
+            log.warning("Writing task configs of connector %s failed: %s", name, error)
 
-    def _known_tasks(self, name: str) -> set[TaskId]:
-        told = self._told.get(name)
-        mine = {TaskId(name, each.id) for each in told.tasks} if told else set()
+    def _known_tasks(self, name: str) -> set[ConnectorTaskId]:
+        published = self._published.get(name)
+        mine = {ConnectorTaskId(name, task.id) for task in published.tasks} if published else set()
         return {*self._statuses.tasks_of(name), *mine}
 
-    def ended(self, name: str, generation: int) -> None:
+    def on_stopped(self, name: str, generation: int) -> None:
         if name in self._configs.connectors:
             self._unassigned(name, generation)
         else:
             self._forget(name)
-        self._told.pop(name, None)
+        self._published.pop(name, None)
 
     def _unassigned(self, name: str, generation: int) -> None:
-        """Unless another worker has written of it since."""
+        """Writes UNASSIGNED, unless the connector's new owner has written its status already."""
         subjects: list[Subject] = [name, *sorted(self._known_tasks(name))]
-        status = Status(name, State.UNASSIGNED)
+        status = ConnectorStatus(name, ConnectorState.UNASSIGNED)
         self._status_log.send(
             [
-                self._status_pair(each, status, generation)
-                for each in subjects
-                if self._is_mine(self._statuses.get(each), generation)
+                self._status_pair(subject, status, generation)
+                for subject in subjects
+                if self._is_mine(self._statuses.get(subject), generation)
             ]
         )
 
-    def _is_mine(self, status: Written | None, generation: int) -> bool:
+    def _is_mine(self, status: StoredStatus | None, generation: int) -> bool:
         return (
             status is None or status.worker_id == self.worker_id or status.generation <= generation
         )
@@ -303,17 +326,17 @@ class Herder:
         topics = self._statuses.topics.get(name, ())
         self._status_log.send(
             [
-                *(status_log.forgotten(each) for each in subjects),
-                *(status_log.topic_forgotten(name, each) for each in topics),
+                *(cluster_status.status_tombstone(subject) for subject in subjects),
+                *(cluster_status.topic_status_tombstone(name, topic) for topic in topics),
             ]
         )
 
     def _status_pair(
         self,
         subject: Subject,
-        status: Status | TaskStatus,
+        status: ConnectorStatus | TaskStatus,
         generation: int,
         version: str | None = None,
-    ) -> config_log.Pair:
-        written = Written(status.state, self.worker_id, generation, status.trace, version)
-        return status_log.status_pair(subject, written)
+    ) -> config_state.KeyedRecord:
+        written = StoredStatus(status.state, self.worker_id, generation, status.trace, version)
+        return cluster_status.status_record(subject, written)

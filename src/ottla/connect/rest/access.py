@@ -1,4 +1,4 @@
-"""What a caller must be allowed to, by Connect's paths, and how it hears that it is not."""
+"""The right that a request needs, by its method and path, and the answer without it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Final
 
 from starlette.responses import Response
 
-from ottla.connect.herder.refusals import Refusal
+from ottla.connect.herder.rest_exceptions import ConnectRestException
 from ottla.connect.rest.requests import error_response
 from ottla.rest.guard import Right
 
 READS: Final = ("GET", "HEAD", "OPTIONS")
 
 
-def needs(method: str, path: str) -> Right:
-    """Who may look may look at connectors, their configs (secrets are masked) and plugins."""
+def required_access(method: str, path: str) -> Right:
+    """READ covers connectors, their configs (secrets are masked) and plugins, but not /admin."""
     if method in READS and not path.startswith("/admin"):
         return Right.READ
     return Right.CHANGE
 
 
-def refuse(status: int, message: str) -> Response:
-    return error_response(Refusal(status, message))
+def refuse_access(status: int, message: str) -> Response:
+    return error_response(ConnectRestException(status, message))

@@ -1,4 +1,4 @@
-"""The routes of Kafka Connect's REST."""
+"""The routes of Kafka Connect's REST API."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import ottla
+from ottla.connect.connector_files import initial_target
 from ottla.connect.errors import ConfigException
-from ottla.connect.files import initial_target
-from ottla.connect.herder.answers import Answers
-from ottla.connect.herder.changes import Changes
-from ottla.connect.herder.configs import Restart
-from ottla.connect.herder.refusals import Elsewhere, Refusal, bad_request, not_found
+from ottla.connect.herder.config_state import RestartRequest
+from ottla.connect.herder.connector_requests import ConnectorRequests
+from ottla.connect.herder.connector_views import ConnectorViews
+from ottla.connect.herder.rest_exceptions import (
+    ConnectRestException,
+    RequestTargetException,
+    bad_request,
+    not_found,
+)
 from ottla.connect.loggers import LEVELS, Loggers
 from ottla.connect.rest.forwarding import forward
 from ottla.connect.rest.requests import (
-    Threads,
+    RestRequestThreads,
     body_of,
     check_json,
     empty,
@@ -33,13 +38,13 @@ from ottla.connect.rest.requests import (
     object_of,
     texts_of,
 )
-from ottla.connect.run.states import Target
+from ottla.connect.run.connector_status import TargetState
 
-COMMIT: Final = "unknown"  # what Kafka says where it does not know its own
+COMMIT: Final = "unknown"  # as Kafka answers without version information
 CLUSTER: Final = "cluster"
 
 
-class AboutPlugins(Protocol):
+class PluginsService(Protocol):
     def all(self, *, connectors_only: bool) -> list[dict[str, Any]]: ...
 
     def config(self, name: str) -> list[dict[str, Any]]: ...
@@ -48,73 +53,90 @@ class AboutPlugins(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """Who answers what. `cluster_id` may wait for the broker."""
+class RestServices:
+    """What the handlers call. `cluster_id` may wait for the broker; `ready` never waits."""
 
-    answers: Answers
-    changes: Changes
-    plugins: AboutPlugins
+    views: ConnectorViews
+    requests: ConnectorRequests
+    plugins: PluginsService
     loggers: Loggers
     cluster_id: Callable[[], str]
     ready: Callable[[], bool]
     topic_tracking: bool = True
     topic_tracking_reset: bool = True
     tls: ssl.SSLContext | None = None
-    """For requests that are passed on to another worker."""
+    """For requests that are forwarded to another worker."""
 
 
 Work = Callable[[Request, bytes], Response]
-Later = Callable[[Request], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def blank_app() -> Starlette:
-    """Routes come later: a worker must know its port before there is anybody to answer."""
+    """Routes are added later: a worker needs its port before the handlers can exist."""
     return Starlette(exception_handlers={HTTPException: _http_error})
 
 
-def add_routes(app: Starlette, desk: Desk, *, admin: bool = True) -> None:
-    """`admin`: whether /admin is served here, too."""
-    connectors, around = _Connectors(desk), _Around(desk)
-    served = _Served(desk.tls)
+def add_routes(app: Starlette, services: RestServices, *, admin: bool = True) -> None:
+    """`admin`: whether to serve /admin."""
+    connectors, around = _ConnectorsResource(services), _WorkerResource(services)
+    served = _ThreadedRoutes(services.tls)
+    changes, others = RestRequestThreads(), RestRequestThreads()
     app.router.routes += [
-        *served.routes(connectors.table()),
-        *served.routes(around.table()),
-        *(served.routes(around.admin_table()) if admin else ()),
+        *served.routes(connectors.table(), others, changes=changes),
+        *served.routes(around.table(), others),
+        *served.routes(around.health_table()),
+        *(served.routes(around.admin_table(), others) if admin else ()),
     ]
 
 
-class _Served:
-    """Every request is worked on in a thread; what another worker must do is passed on."""
+class _ThreadedRoutes:
+    """Handles requests on threads, and forwards those that another worker must handle.
+
+    Changes of connectors have their own threads: they wait for the end of a rebalance, and other
+    requests must get through meanwhile. /health needs no thread, because it never waits.
+    """
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
-        self._threads = Threads()
         self._tls = tls
 
-    def routes(self, table: Mapping[str, Mapping[str, Work]]) -> list[Route]:
-        """A slash at the end of a path means nothing."""
+    def routes(
+        self,
+        table: Mapping[str, Mapping[str, Work]],
+        threads: RestRequestThreads | None = None,
+        *,
+        changes: RestRequestThreads | None = None,
+    ) -> list[Route]:
+        """`changes`: for all methods but GET. A trailing slash is ignored."""
         return [
-            Route(each, self._endpoint(work), methods=[method])
+            Route(
+                route,
+                self._endpoint(work, threads if method == "GET" else changes or threads),
+                methods=[method],
+            )
             for path, methods in table.items()
             for method, work in methods.items()
-            for each in ((path, f"{path}/") if path != "/" else (path,))
+            for route in ((path, f"{path}/") if path != "/" else (path,))
         ]
 
-    def _endpoint(self, work: Work) -> Later:
+    def _endpoint(self, work: Work, threads: RestRequestThreads | None) -> Endpoint:
         async def answered(request: Request) -> Response:
             try:
                 check_json(request)
                 body = await body_of(request)
-                return await self._threads.run(_worked, work, request, body, self._tls)
+                if threads is None:
+                    return work(request, body)
+                return await threads.run(_handle, work, request, body, self._tls)
             except Exception as error:
                 return error_response(error)
 
         return answered
 
 
-def _worked(work: Work, request: Request, body: bytes, tls: ssl.SSLContext | None) -> Response:
+def _handle(work: Work, request: Request, body: bytes, tls: ssl.SSLContext | None) -> Response:
     try:
         return work(request, body)
-    except Elsewhere as elsewhere:
+    except RequestTargetException as elsewhere:
         answer = forward(
             elsewhere,
             method=request.method,
@@ -124,17 +146,17 @@ def _worked(work: Work, request: Request, body: bytes, tls: ssl.SSLContext | Non
             body=body,
             tls=tls,
         )
-        place = urlsplit(answer.headers.get("location", "")).path
-        if place:  # the person asked this worker, and will go on asking it
-            answer.headers["location"] = _here(request) + place
+        location = urlsplit(answer.headers.get("location", "")).path
+        if location:  # the client talks to this worker, so Location must name it as well
+            answer.headers["location"] = _here(request) + location
         return answer
 
 
-class _Connectors:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._answers = desk.answers
-        self._changes = desk.changes
+class _ConnectorsResource:
+    def __init__(self, services: RestServices) -> None:
+        self._services = services
+        self._views = services.views
+        self._requests = services.requests
 
     def table(self) -> dict[str, dict[str, Work]]:
         one = "/connectors/{connector}"
@@ -162,86 +184,86 @@ class _Connectors:
     def _list(self, request: Request, body: bytes) -> Response:
         parts = request.query_params.getlist("expand")
         if "expand" in request.query_params:
-            return json_response(self._answers.expanded(parts))
-        return json_response(self._answers.names())
+            return json_response(self._views.expanded(parts))
+        return json_response(self._views.names())
 
     def _create(self, request: Request, body: bytes) -> Response:
         fields = object_of(body)
         name = str(fields.get("name") or "").strip()
         config = _named(name, texts_of(fields.get("config")))
-        told = self._changes.create(name, config, _initial(fields))
-        return json_response(told, 201, _location(request, name))
+        answer = self._requests.create(name, config, _initial(fields))
+        return json_response(answer, 201, _location(request, name))
 
     def _info(self, request: Request, body: bytes) -> Response:
-        return json_response(self._answers.info(_name(request)))
+        return json_response(self._views.info(_name(request)))
 
     def _delete(self, request: Request, body: bytes) -> Response:
-        self._changes.delete(_name(request))
+        self._requests.delete(_name(request))
         return empty()
 
     def _config(self, request: Request, body: bytes) -> Response:
-        return json_response(self._answers.config(_name(request)))
+        return json_response(self._views.config(_name(request)))
 
     def _put(self, request: Request, body: bytes) -> Response:
         name = _name(request)
-        created, told = self._changes.put_config(name, _named(name, texts_of(object_of(body))))
-        return json_response(told, *((201, _location(request, name)) if created else (200,)))
+        created, answer = self._requests.put_config(name, _named(name, texts_of(object_of(body))))
+        return json_response(answer, *((201, _location(request, name)) if created else (200,)))
 
     def _patch(self, request: Request, body: bytes) -> Response:
         patch = texts_of(object_of(body))
-        return json_response(self._changes.patch_config(_name(request), patch))
+        return json_response(self._requests.patch_config(_name(request), patch))
 
     def _status(self, request: Request, body: bytes) -> Response:
-        return json_response(self._answers.status(_name(request)))
+        return json_response(self._views.status(_name(request)))
 
     def _restart(self, request: Request, body: bytes) -> Response:
         name = _name(request)
         tasks, failed = _flag(request, "includeTasks"), _flag(request, "onlyFailed")
         if tasks or failed:
-            return json_response(self._changes.restart(Restart(name, tasks, failed)), 202)
-        self._changes.restart_connector(name)
+            return json_response(self._requests.restart(RestartRequest(name, tasks, failed)), 202)
+        self._requests.restart_connector(name)
         return empty()
 
     def _pause(self, request: Request, body: bytes) -> Response:
-        self._changes.pause(_name(request))
+        self._requests.pause(_name(request))
         return empty(202)
 
     def _resume(self, request: Request, body: bytes) -> Response:
-        self._changes.resume(_name(request))
+        self._requests.resume(_name(request))
         return empty(202)
 
     def _stop(self, request: Request, body: bytes) -> Response:
-        self._changes.stop(_name(request))
+        self._requests.stop(_name(request))
         return empty()
 
     def _tasks(self, request: Request, body: bytes) -> Response:
-        return json_response(self._answers.task_configs(_name(request)))
+        return json_response(self._views.task_configs(_name(request)))
 
     def _task_status(self, request: Request, body: bytes) -> Response:
         task = request.path_params["task"]
-        return json_response(self._answers.task_status(_name(request), task))
+        return json_response(self._views.task_status(_name(request), task))
 
     def _restart_task(self, request: Request, body: bytes) -> Response:
-        self._changes.restart_task(_name(request), request.path_params["task"])
+        self._requests.restart_task(_name(request), request.path_params["task"])
         return empty()
 
     def _topics(self, request: Request, body: bytes) -> Response:
         self._check_tracking()
-        return json_response(self._answers.topics(_name(request)))
+        return json_response(self._views.topics(_name(request)))
 
     def _reset_topics(self, request: Request, body: bytes) -> Response:
         self._check_tracking()
-        if not self._desk.topic_tracking_reset:
-            raise Refusal(403, "Topic tracking reset is disabled.")
-        self._changes.reset_topics(_name(request))
+        if not self._services.topic_tracking_reset:
+            raise ConnectRestException(403, "Topic tracking reset is disabled.")
+        self._requests.reset_topics(_name(request))
         return empty(202)
 
     def _check_tracking(self) -> None:
-        if not self._desk.topic_tracking:
-            raise Refusal(403, "Topic tracking is disabled.")
+        if not self._services.topic_tracking:
+            raise ConnectRestException(403, "Topic tracking is disabled.")
 
     def _offsets(self, request: Request, body: bytes) -> Response:
-        return json_response(self._changes.offsets(_name(request)))
+        return json_response(self._requests.offsets(_name(request)))
 
     def _alter_offsets(self, request: Request, body: bytes) -> Response:
         entries = object_of(body).get("offsets")
@@ -249,27 +271,29 @@ class _Connectors:
             raise bad_request(
                 "Partitions / offsets need to be provided for an alter offsets request"
             )
-        return json_response(self._changes.alter_offsets(_name(request), entries))
+        return json_response(self._requests.alter_offsets(_name(request), entries))
 
     def _reset_offsets(self, request: Request, body: bytes) -> Response:
-        return json_response(self._changes.reset_offsets(_name(request)))
+        return json_response(self._requests.reset_offsets(_name(request)))
 
 
-class _Around:
-    """The worker itself, its plugins, its loggers."""
+class _WorkerResource:
+    """The worker itself, its plugins and loggers."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: RestServices) -> None:
+        self._services = services
 
     def table(self) -> dict[str, dict[str, Work]]:
         plugin = "/connector-plugins/{plugin}/config"
         return {
             "/": {"GET": self._root},
-            "/health": {"GET": self._health},
             "/connector-plugins": {"GET": self._plugins},
             plugin: {"GET": self._plugin_config},
             f"{plugin}/validate": {"PUT": self._validate},
         }
+
+    def health_table(self) -> dict[str, dict[str, Work]]:
+        return {"/health": {"GET": self._health}}
 
     def admin_table(self) -> dict[str, dict[str, Work]]:
         one = "/admin/loggers/{logger}"
@@ -279,22 +303,22 @@ class _Around:
         }
 
     def _root(self, request: Request, body: bytes) -> Response:
-        told = {"version": ottla.__version__, "commit": COMMIT}
-        return json_response({**told, "kafka_cluster_id": self._desk.cluster_id()})
+        answer = {"version": ottla.__version__, "commit": COMMIT}
+        return json_response({**answer, "kafka_cluster_id": self._services.cluster_id()})
 
     def _health(self, request: Request, body: bytes) -> Response:
-        if self._desk.ready():
+        if self._services.ready():
             words = "Worker has completed startup and is ready to handle requests."
             return json_response({"status": "healthy", "message": words})
-        told = {"status": "starting", "message": "Worker is still starting up."}
-        return json_response(told, 503)
+        answer = {"status": "starting", "message": "Worker is still starting up."}
+        return json_response(answer, 503)
 
     def _plugins(self, request: Request, body: bytes) -> Response:
         only = request.query_params.get("connectorsOnly", "true").lower() == "true"
-        return json_response(self._desk.plugins.all(connectors_only=only))
+        return json_response(self._services.plugins.all(connectors_only=only))
 
     def _plugin_config(self, request: Request, body: bytes) -> Response:
-        return json_response(self._desk.plugins.config(request.path_params["plugin"]))
+        return json_response(self._services.plugins.config(request.path_params["plugin"]))
 
     def _validate(self, request: Request, body: bytes) -> Response:
         config = texts_of(object_of(body))
@@ -303,14 +327,14 @@ class _Around:
             raise bad_request(
                 f"Included connector type {given} does not match request type {plugin}"
             )
-        return json_response(self._desk.plugins.validate(config))
+        return json_response(self._services.plugins.validate(config))
 
     def _loggers(self, request: Request, body: bytes) -> Response:
-        return json_response(self._desk.loggers.all())
+        return json_response(self._services.loggers.all())
 
     def _logger(self, request: Request, body: bytes) -> Response:
         name = request.path_params["logger"]
-        found = self._desk.loggers.one(name)
+        found = self._services.loggers.one(name)
         if found is None:
             raise not_found(f"Logger {name} not found.")
         return json_response(found)
@@ -322,9 +346,9 @@ class _Around:
         if str(level).upper() not in LEVELS:
             raise not_found(f"invalid log level '{level}'.")
         if request.query_params.get("scope", "").lower() == CLUSTER:
-            self._desk.changes.set_cluster_level(name, str(level))
+            self._services.requests.set_cluster_level(name, str(level))
             return empty()
-        return json_response(self._desk.loggers.set(name, str(level)))
+        return json_response(self._services.loggers.set(name, str(level)))
 
 
 def _name(request: Request) -> str:
@@ -344,7 +368,7 @@ def _here(request: Request) -> str:
 
 
 def _plain(plugin: str) -> str:
-    """`FileStreamSink` and `FileStreamSinkConnector` are the same."""
+    """The name without the optional suffix: FileStreamSink for FileStreamSinkConnector."""
     return plugin.removesuffix("Connector") or plugin
 
 
@@ -358,7 +382,7 @@ def _named(name: str, config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "name": name}
 
 
-def _initial(fields: Mapping[str, Any]) -> Target | None:
+def _initial(fields: Mapping[str, Any]) -> TargetState | None:
     try:
         return initial_target(fields, inner=fields.get("config"))
     except ConfigException as error:
@@ -366,6 +390,8 @@ def _initial(fields: Mapping[str, Any]) -> Target | None:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """No such path, no such method."""
+    """Unknown path or method."""
     assert isinstance(error, HTTPException)
-    return error_response(Refusal(error.status_code, f"HTTP {error.status_code} {error.detail}"))
+    return error_response(
+        ConnectRestException(error.status_code, f"HTTP {error.status_code} {error.detail}")
+    )

@@ -1,4 +1,4 @@
-"""Requests read and answered: bodies with a limit, errors in Kafka Connect's shape."""
+"""Request bodies with a size limit, and errors in Kafka Connect's JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ottla.connect.errors import ConnectException
-from ottla.connect.herder.refusals import Refusal, bad_request
+from ottla.connect.herder.rest_exceptions import ConnectRestException, bad_request
 from ottla.errors import KafkaError
 
 BODY_BYTES_MAX: Final = 8 << 20
@@ -24,8 +24,8 @@ log = logging.getLogger("ottla.connect")
 _T = TypeVar("_T")
 
 
-class Threads:
-    """Where everything that waits for the broker or another worker runs: never on the loop."""
+class RestRequestThreads:
+    """A pool for handlers, which wait for brokers and workers and must not block the loop."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="ottla-connect-rest")
@@ -35,10 +35,10 @@ class Threads:
 
 
 def check_json(request: Request) -> None:
-    """Who sends something else, and says so, is refused."""
+    """Raises ConnectRestException (415) if the Content-Type is anything else."""
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if kind != JSON and request.method in ("POST", "PUT", "PATCH"):
-        raise Refusal(415, "HTTP 415 Unsupported Media Type")
+        raise ConnectRestException(415, "HTTP 415 Unsupported Media Type")
 
 
 async def body_of(request: Request) -> bytes:
@@ -47,24 +47,24 @@ async def body_of(request: Request) -> bytes:
     async for chunk in request.stream():
         size += len(chunk)
         if size > BODY_BYTES_MAX:
-            raise Refusal(413, f"The request has more than {BODY_BYTES_MAX} bytes.")
+            raise ConnectRestException(413, f"The request has more than {BODY_BYTES_MAX} bytes.")
         chunks.append(chunk)
     return b"".join(chunks)
 
 
 def object_of(data: bytes) -> dict[str, Any]:
-    """A JSON object; a Refusal if this is none."""
+    """The body as a JSON object; raises ConnectRestException otherwise."""
     try:
         found = json.loads(data)
     except ValueError as error:
-        raise bad_request(f"The body is no JSON: {error}") from None
+        raise bad_request(f"The body is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise bad_request("The body is not a JSON object.")
     return found
 
 
 def texts_of(found: Any) -> dict[str, Any]:
-    """A config: Jackson makes text of numbers and booleans, and so do we; null stays."""
+    """A config: numbers and booleans become strings, as with Jackson; null stays null."""
     if not isinstance(found, dict):
         raise bad_request("The config is not a JSON object of names and values.")
     return {name: _text(value) for name, value in found.items()}
@@ -88,16 +88,16 @@ def empty(status: int = 204) -> Response:
 
 
 def error_response(error: Exception) -> Response:
-    told = as_refusal(error)
-    return json_response({"error_code": told.status, "message": told.message}, told.status)
+    refusal = as_rest_exception(error)
+    return json_response({"error_code": refusal.status, "message": refusal.message}, refusal.status)
 
 
-def as_refusal(error: Exception) -> Refusal:
-    if isinstance(error, Refusal):
+def as_rest_exception(error: Exception) -> ConnectRestException:
+    if isinstance(error, ConnectRestException):
         return error
     if isinstance(error, TimeoutError):
-        return Refusal(500, "Request timed out")
+        return ConnectRestException(500, "Request timed out")
     if isinstance(error, (KafkaError, ConnectException)):
-        return Refusal(500, str(error))
-    log.error("a request failed", exc_info=error)
-    return Refusal(500, f"{type(error).__name__}: {error}")
+        return ConnectRestException(500, str(error))
+    log.error("Uncaught exception in REST call", exc_info=error)
+    return ConnectRestException(500, f"{type(error).__name__}: {error}")

@@ -1,7 +1,7 @@
-"""TLS for REST, by Kafka's names: `listeners=https://:8443` and `ssl.*`.
+"""TLS for the REST server, by Kafka's names: `listeners=https://:8443` and `ssl.*`.
 
-Settings that begin with `listeners.https.` are for REST alone; if there is one of them, the plain
-ones are the clients' only, as in Kafka.
+As in Kafka, if there is any setting with the prefix `listeners.https.`, REST uses only those, and
+the plain `ssl.*` settings are for clients.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.errors import KafkaError
 PREFIX: Final = "listeners.https."
 
 
-def settings_of(properties: Mapping[str, str]) -> dict[str, str]:
+def rest_tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
     own = {
         name.removeprefix(PREFIX): value
         for name, value in properties.items()
@@ -28,19 +28,19 @@ def settings_of(properties: Mapping[str, str]) -> dict[str, str]:
 
 def server_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     try:
-        return tls.http_context(settings_of(properties))
+        return tls.http_context(rest_tls_settings(properties))
     except KafkaError as error:
         raise ConfigException(f"listeners: {error}") from None
 
 
 def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """For requests that are passed on to another worker."""
+    """For requests that are forwarded to another worker."""
     try:
-        return tls.client_context(settings_of(properties))
+        return tls.client_context(rest_tls_settings(properties))
     except KafkaError as error:
         raise ConfigException(str(error)) from None
 
 
 def is_mutual(properties: Mapping[str, str]) -> bool:
-    """Whether nobody comes in without a certificate."""
-    return settings_of(properties).get("ssl.client.auth", "").strip().lower() == "required"
+    """True if clients must present a certificate."""
+    return rest_tls_settings(properties).get("ssl.client.auth", "").strip().lower() == "required"

@@ -1,10 +1,10 @@
-"""connect_spark: Spark as the settings of a Connect worker want it."""
+"""connect_spark: starts Spark with the settings of a Connect worker."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.connect.settings import Settings
+from ottla.connect.worker_config import WorkerConfig
 from ottla.queries.spark_provider import SparkProvider
 from ottla.spark import session
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def connect_spark(settings: Settings) -> SparkProvider:
+def connect_spark(settings: WorkerConfig) -> SparkProvider:
     def start() -> SparkSession:
         return session.start(
             master=settings.get("ottla.connect.spark.master"),

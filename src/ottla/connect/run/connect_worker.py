@@ -1,10 +1,10 @@
-"""A worker, put together: herder, REST, and what runs connectors.
+"""A Connect worker: herder, REST server, and what runs connectors, put together.
 
     with ConnectWorker(properties) as worker:
         print(worker.url)
 
-A distributed worker shares connectors with the others of its group; a standalone one (`alone`) has
-nobody to share with, and keeps in memory what it was told.
+A distributed worker shares connectors with the other workers of its group. A standalone one
+(`alone`) runs all of them, and keeps configs and statuses in memory.
 """
 
 from __future__ import annotations
@@ -20,58 +20,63 @@ from starlette.applications import Starlette
 
 from ottla.client import Admin
 from ottla.client.group_member import GroupMember
-from ottla.connect import providers
+from ottla.connect import config_providers
 from ottla.connect.errors import ConfigException
-from ottla.connect.herder.answers import Answers
-from ottla.connect.herder.changes import Changes
-from ottla.connect.herder.herder import Herder, Membership
-from ottla.connect.herder.logs import Log, MemoryLog, TopicLog
-from ottla.connect.herder.members import PROTOCOL, PROTOCOL_TYPE, Alone, Group
-from ottla.connect.herder.runs import Start
+from ottla.connect.herder.backing_log import BackingLog, MemoryBackingLog, TopicBackingLog
+from ottla.connect.herder.connector_reconciler import StartConnector
+from ottla.connect.herder.connector_requests import ConnectorRequests
+from ottla.connect.herder.connector_views import ConnectorViews
+from ottla.connect.herder.herder import Herder, WorkerMembership
+from ottla.connect.herder.worker_group_member import (
+    PROTOCOL,
+    PROTOCOL_TYPE,
+    StandaloneMember,
+    WorkerGroupMember,
+)
 from ottla.connect.loggers import Loggers
-from ottla.connect.plugin_answers import PluginAnswers
+from ottla.connect.plugin_catalog import PluginCatalog
 from ottla.connect.plugins import Plugins
 from ottla.connect.rest import tls
-from ottla.connect.rest.access import needs, refuse
-from ottla.connect.rest.app import Desk, add_routes, blank_app
-from ottla.connect.run import offsets, runner
-from ottla.connect.run.worker import Worker
-from ottla.connect.settings import EVERYWHERE, Settings
+from ottla.connect.rest.access import refuse_access, required_access
+from ottla.connect.rest.app import RestServices, add_routes, blank_app
+from ottla.connect.run import connector_offsets, connector_runner
+from ottla.connect.run.worker_context import WorkerContext
+from ottla.connect.worker_config import EVERYWHERE, WorkerConfig
 from ottla.errors import KafkaError
 from ottla.queries.supervisor import Supervisor
 from ottla.rest.guard import RestGuard
+from ottla.rest.hypercorn_server import HypercornServer
 from ottla.rest.settings import CONNECT_REALM, AccessSettings, access_of, warn_if_open
-from ottla.spark.serving import Serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CLUSTER_ID_S: Final = 60.0  # how long a cluster's id is believed
+CLUSTER_ID_S: Final = 60.0  # how long the cluster id is cached
 ASK_S_MAX: Final = 5.0
 
 Spark = Callable[[], "SparkSession"]
 
 
 def make_herder(
-    worker: Worker,
+    worker: WorkerContext,
     *,
     alone: bool,
-    start: Start,
-    plugins: PluginAnswers | None = None,
+    start: StartConnector,
+    plugins: PluginCatalog | None = None,
     levels: Callable[[str, str], object] = lambda logger, level: None,
 ) -> Herder:
-    """Without REST: a mirror's herders have none."""
-    known = plugins or PluginAnswers(worker.properties)
-    settings = Settings(worker.properties)
+    """A herder without a REST server, as MirrorMaker needs it."""
+    catalog = plugins or PluginCatalog(worker.properties)
+    settings = WorkerConfig(worker.properties)
     config_topic = _topic(worker, settings, "config", 1)
     status_topic = _topic(worker, settings, "status", settings.number("status.storage.partitions"))
-    configs: Log = MemoryLog() if alone else config_topic
+    configs: BackingLog = MemoryBackingLog() if alone else config_topic
 
-    def join(herder: Herder) -> Membership:
+    def join(herder: Herder) -> WorkerMembership:
         url = f"{settings.scheme}://{worker.id}"
         if alone:
-            return Alone(url, herder)
-        return Group(
+            return StandaloneMember(url, herder)
+        return WorkerGroupMember(
             GroupMember(
                 worker.bootstrap_servers,
                 settings.get("group.id"),
@@ -91,16 +96,18 @@ def make_herder(
     return Herder(
         worker.id,
         configs=configs,
-        statuses=MemoryLog() if alone else status_topic,
+        statuses=MemoryBackingLog() if alone else status_topic,
         start=start,
         join=join,
         levels=levels,
-        version_of=known.version_of,
+        version_of=catalog.version_of,
     )
 
 
-def _topic(worker: Worker, settings: Settings, kind: str, partitions: int) -> TopicLog:
-    return TopicLog(
+def _topic(
+    worker: WorkerContext, settings: WorkerConfig, kind: str, partitions: int
+) -> TopicBackingLog:
+    return TopicBackingLog(
         worker.bootstrap_servers,
         settings.get(f"{kind}.storage.topic"),
         partitions=partitions,
@@ -110,22 +117,26 @@ def _topic(worker: Worker, settings: Settings, kind: str, partitions: int) -> To
     )
 
 
-def runs_on(spark: Spark, worker: Worker) -> Start:
-    """Connectors as they run: each one a streaming query, all with one supervisor."""
+def runs_on(spark: Spark, worker: WorkerContext) -> StartConnector:
+    """Runs each connector as a streaming query; one supervisor watches all of them."""
     supervisor = Supervisor("connect")
-    return functools.partial(runner.start, spark=spark, worker=worker, supervisor=supervisor)
+    return functools.partial(
+        connector_runner.start_connector, spark=spark, worker=worker, supervisor=supervisor
+    )
 
 
-def make_changes(herder: Herder, worker: Worker, plugins: PluginAnswers) -> Changes:
-    def offsets_of(name: str, config: Mapping[str, str]) -> offsets.ConnectorOffsets:
-        return offsets.of(name, config, worker)
+def make_requests(
+    herder: Herder, worker: WorkerContext, plugins: PluginCatalog
+) -> ConnectorRequests:
+    def offsets_of(name: str, config: Mapping[str, str]) -> connector_offsets.ConnectorOffsets:
+        return connector_offsets.connector_offsets(name, config, worker)
 
-    answers = Answers(herder, plugins.type_of, plugins.masked)
-    return Changes(herder, answers, validate=plugins.validate, offsets_of=offsets_of)
+    views = ConnectorViews(herder, plugins.type_of, plugins.masked)
+    return ConnectorRequests(herder, views, validate=plugins.validate, offsets_of=offsets_of)
 
 
 class ConnectWorker:
-    """`start` is what starts connectors; without it they run on Spark, as `spark` gives it."""
+    """`start` starts connectors; by default they run on the Spark session that `spark` gives."""
 
     def __init__(
         self,
@@ -133,11 +144,11 @@ class ConnectWorker:
         *,
         alone: bool = False,
         spark: Spark,
-        start: Start | None = None,
+        start: StartConnector | None = None,
         plugins: Plugins | None = None,
     ) -> None:
-        properties = providers.own(properties)
-        self.settings = settings = Settings(properties)
+        properties = config_providers.resolve_worker_config(properties)
+        self.settings = settings = WorkerConfig(properties)
         settings.check()
         host, port = settings.listener
         app = blank_app()
@@ -145,21 +156,24 @@ class ConnectWorker:
         access = _access(properties)
         mutual = secure and tls.is_mutual(properties)
         warn_if_open("CONNECT'S REST", host, port, access, mutual_tls=mutual)
-        guard = RestGuard(app, access, needs=needs, refuse=refuse)
+        guard = RestGuard(app, access, needs=required_access, refuse=refuse_access)
         context = tls.server_context(properties) if secure else None
         self._to_others = tls.client_context(properties) if secure else None
-        self._serving = Serving(guard, host, port, tls=context)  # its port is this worker's name
-        named = properties if alone else {**properties, "group.id": settings.get("group.id")}
-        worker = Worker(named, settings.advertised(host, self._serving.port))
+        # Its port is part of the worker id.
+        self._serving = HypercornServer(guard, host, port, tls=context)
+        properties_with_group = (
+            properties if alone else {**properties, "group.id": settings.get("group.id")}
+        )
+        worker = WorkerContext(properties_with_group, settings.advertised(host, self._serving.port))
         self.worker = worker
         loggers = Loggers()
         begin = start or runs_on(spark, worker)
-        answers = PluginAnswers(worker.properties, plugins)
+        catalog = PluginCatalog(worker.properties, plugins)
         self.herder = make_herder(
-            worker, alone=alone, start=begin, plugins=answers, levels=loggers.set
+            worker, alone=alone, start=begin, plugins=catalog, levels=loggers.set
         )
-        self.changes = make_changes(self.herder, worker, answers)
-        self._add_routes(app, answers, loggers)
+        self.requests = make_requests(self.herder, worker, catalog)
+        self._add_routes(app, catalog, loggers)
 
     @property
     def url(self) -> str:
@@ -167,14 +181,14 @@ class ConnectWorker:
 
     @property
     def local_url(self) -> str:
-        """For whoever is on the same machine: what others are told may not lead here."""
+        """For callers on this machine, where the advertised address may not be reachable."""
         host = self.settings.listener[0]
         shown = "localhost" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
         return f"{self.settings.scheme}://{shown}:{self._serving.port}"
 
     @property
     def listener(self) -> str:
-        """As `listeners` says it, with the port that it has."""
+        """The listener, with its actual port."""
         host = self.settings.listener[0]
         shown = f"[{host}]" if ":" in host else host
         return f"{self.settings.scheme}://{shown}:{self._serving.port}"
@@ -185,7 +199,7 @@ class ConnectWorker:
         return self
 
     def close(self) -> None:
-        self._serving.close()
+        self._serving.stop()
         self.herder.close()
 
     def __enter__(self) -> Self:
@@ -199,11 +213,11 @@ class ConnectWorker:
     ) -> None:
         self.close()
 
-    def _add_routes(self, app: Starlette, plugins: PluginAnswers, loggers: Loggers) -> None:
+    def _add_routes(self, app: Starlette, plugins: PluginCatalog, loggers: Loggers) -> None:
         settings = self.settings
-        desk = Desk(
-            self.changes.answers,
-            self.changes,
+        services = RestServices(
+            self.requests.views,
+            self.requests,
             plugins,
             loggers,
             _ClusterId(self.worker).ask,
@@ -212,7 +226,7 @@ class ConnectWorker:
             topic_tracking_reset=settings.flag("topic.tracking.allow.reset"),
             tls=self._to_others,
         )
-        add_routes(app, desk, admin=settings.admin)
+        add_routes(app, services, admin=settings.admin)
 
 
 def _access(properties: Mapping[str, str]) -> AccessSettings:
@@ -223,9 +237,9 @@ def _access(properties: Mapping[str, str]) -> AccessSettings:
 
 
 class _ClusterId:
-    """Asked of the broker now and then; one that can't be reached is believed to be the same."""
+    """The broker's cluster id, cached; an unreachable broker is assumed to be the same one."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: WorkerContext) -> None:
         self._worker = worker
         self._lock = threading.Lock()
         self._found, self._until = "", 0.0

@@ -1,8 +1,8 @@
-"""Where sources have come to: records of the offsets topic, or lines of a worker's file.
+"""Source offsets: records of the offsets topic, or entries of a standalone worker's file.
 
-A key is ["connector",{source partition}] and a value {source offset}, as Kafka Connect writes
-them, so that a worker of either kind goes on where the other has stopped. Keys have their names
-in order, as two spellings of one partition would be two partitions.
+A key is ["connector",{source partition}] and a value {source offset}, as Kafka Connect writes them,
+so Kafka's workers and Ottla's can continue each other's connectors. Names in a key are
+sorted, because two spellings of one partition would be two partitions to compaction.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.client.protocol.cluster_client import ClusterClient
-from ottla.client.protocol.fetching import Range
+from ottla.client.protocol.range_fetcher import OffsetRange
 from ottla.client.record import TopicPartition
 from ottla.connect.errors import ConnectException
-from ottla.connect.run.worker import Worker
+from ottla.connect.run.worker_context import WorkerContext
+from ottla.spark.chunks import read_chunks
 from ottla.spark.limits import EARLIEST, LATEST
 from ottla.spark.options import ReadOptions, read_options
-from ottla.spark.reading import read
 
 Offset = Mapping[str, Any]
-PATIENCE_MS: Final = 120_000
-"""Another connector's open transaction in the same partition may hold us up for so long."""
+READ_TIMEOUT_MS: Final = 120_000
+"""How long an open transaction, another connector's say, may block reading the offsets topic."""
 
 
 class SourceOffsets:
-    """Partition -> offset, of one connector."""
+    """Source partition -> source offset, of one connector."""
 
     def __init__(self, entries: Mapping[str, Offset | None]) -> None:
         self._entries = {key: offset for key, offset in entries.items() if offset is not None}
@@ -46,7 +46,7 @@ def canonical(data: Mapping[str, Any]) -> str:
 
 
 def key_of(connector: str, partition: Mapping[str, Any]) -> bytes:
-    """As it is written; offsets of one partition are known by it."""
+    """The record key: the connector, and the partition in canonical form."""
     name = json.dumps(connector, ensure_ascii=False)
     return f"[{name},{canonical(partition)}]".encode()
 
@@ -56,7 +56,7 @@ def value_of(offset: Offset | None) -> bytes | None:
 
 
 def check_json(partition: object, offset: object) -> None:
-    """Whatever can be written is read again as it was."""
+    """Raises ConnectException unless both can be stored as JSON."""
     for what, value in (("partition", partition), ("offset", offset)):
         try:
             json.dumps(value)
@@ -66,46 +66,55 @@ def check_json(partition: object, offset: object) -> None:
             ) from None
 
 
-def topic_of(config: Mapping[str, str], worker: Worker) -> str:
-    """A connector may have a topic of its own (KIP-618)."""
+def topic_of(config: Mapping[str, str], worker: WorkerContext) -> str:
+    """The worker's offsets topic, unless the connector names another one (KIP-618)."""
     return config.get("offsets.storage.topic") or worker.offsets_topic
 
 
-def load(
-    name: str, config: Mapping[str, str], worker: Worker, ranges: Sequence[Range] | None = None
+def load_source_offsets(
+    name: str,
+    config: Mapping[str, str],
+    worker: WorkerContext,
+    ranges: Sequence[OffsetRange] | None = None,
 ) -> SourceOffsets:
-    """All that is committed, or what of it is in `ranges`. Who writes in transactions is waited
-    for."""
+    """The committed offsets, from the whole topic or from `ranges`. Waits for open transactions in
+    there, whose outcome decides which offset counts."""
     if worker.standalone:
-        return SourceOffsets(FileOffsets(Path(worker.offsets_file)).of(name))
+        return SourceOffsets(FileOffsetBackingStore(Path(worker.offsets_file)).of(name))
     if ranges is None:
-        with closing(Written(config, worker)) as written:
+        with closing(OffsetsTopicReader(config, worker)) as written:
             ranges = written.ranges()
     return SourceOffsets(_of_topic(name, topic_of(config, worker), worker, ranges))
 
 
-class Written:
-    """What is there now, as often as one asks. A batch of several tasks is given it before the
-    first of them writes: a task that would wait for what another one of its batch has written
-    would wait for itself."""
+class OffsetsTopicReader:
+    """The extent of the offsets topic at the time of a call.
 
-    def __init__(self, config: Mapping[str, str], worker: Worker) -> None:
+    The driver determines it before a batch, for all tasks. A task that read to the log end by
+    itself could meet the open transaction of another task of the same batch, which ends only after
+    the batch: it would wait for itself.
+    """
+
+    def __init__(self, config: Mapping[str, str], worker: WorkerContext) -> None:
         self._topic = topic_of(config, worker)
         options = _options(self._topic, worker)
         self._brokers = (
             None if worker.standalone else ClusterClient(options.servers, options.settings)
         )
 
-    def ranges(self) -> list[Range]:
-        """Up to the last record, be it committed yet or not: reading waits until that is known."""
+    def ranges(self) -> list[OffsetRange]:
+        """Up to the log end, including open transactions: reading waits for their outcome."""
         topic = {} if self._brokers is None else self._brokers.topics([self._topic])
         if self._brokers is None or self._topic not in topic:
             return []
-        parts = [TopicPartition(self._topic, each) for each in topic[self._topic].leaders]
+        parts = [TopicPartition(self._topic, partition) for partition in topic[self._topic].leaders]
         first = self._brokers.offsets(dict.fromkeys(parts, EARLIEST), read_committed=False)
         last = self._brokers.offsets(dict.fromkeys(parts, LATEST), read_committed=False)
-        ranges = [Range(*each, first[each] or 0, last[each] or 0) for each in parts]
-        return [each for each in ranges if each.size]
+        ranges = [
+            OffsetRange(*partition, first[partition] or 0, last[partition] or 0)
+            for partition in parts
+        ]
+        return [range_ for range_ in ranges if range_.size]
 
     def close(self) -> None:
         if self._brokers is not None:
@@ -113,10 +122,10 @@ class Written:
 
 
 def _of_topic(
-    name: str, topic: str, worker: Worker, ranges: Sequence[Range]
+    name: str, topic: str, worker: WorkerContext, ranges: Sequence[OffsetRange]
 ) -> dict[str, Offset | None]:
     found: dict[str, Offset | None] = {}
-    for chunk in read(_options(topic, worker), ranges):
+    for chunk in read_chunks(_options(topic, worker), ranges):
         for key, value in zip(
             chunk.columns.keys.to_pylist(), chunk.columns.values.to_pylist(), strict=True
         ):
@@ -127,7 +136,7 @@ def _of_topic(
     return found
 
 
-def _options(topic: str, worker: Worker) -> ReadOptions:
+def _options(topic: str, worker: WorkerContext) -> ReadOptions:
     settings = {f"kafka.{name}": value for name, value in worker.client().items()}
     return read_options(
         {
@@ -135,14 +144,14 @@ def _options(topic: str, worker: Worker) -> ReadOptions:
             **settings,
             "subscribe": topic,
             "kafka.isolation.level": "read_committed",
-            "kafkaConsumer.pollTimeoutMs": str(PATIENCE_MS),
+            "kafkaConsumer.pollTimeoutMs": str(READ_TIMEOUT_MS),
         },
         streaming=False,
     )
 
 
 def _partition_of(key: bytes | None, connector: str) -> str | None:
-    """None: the key of another connector, or of nobody we know."""
+    """None: the key of another connector, or no key of Connect's."""
     try:
         data = json.loads(key or b"null")
     except ValueError:
@@ -152,8 +161,8 @@ def _partition_of(key: bytes | None, connector: str) -> str | None:
     return None
 
 
-class FileOffsets:
-    """A standalone worker's file: JSON, written whole, so that it is never half there."""
+class FileOffsetBackingStore:
+    """A standalone worker's file: JSON, replaced as a whole so that it is never half written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -163,7 +172,7 @@ class FileOffsets:
         return found
 
     def update(self, name: str, entries: Mapping[str, Offset | None]) -> None:
-        """An offset of None is forgotten."""
+        """An offset of None is deleted."""
         everything = self._read()
         mine = {**everything.get(name, {}), **entries}
         everything[name] = {key: offset for key, offset in mine.items() if offset is not None}
@@ -181,7 +190,7 @@ class FileOffsets:
             return {}
         except ValueError:
             raise ConnectException(
-                f"{self._path} holds no offsets of ours: name another file in"
-                " offset.storage.file.filename (one of Kafka's own can't be read)"
+                f"{self._path} is not an offsets file in JSON: name another one in"
+                " offset.storage.file.filename (files written by Kafka cannot be read)"
             ) from None
         return found

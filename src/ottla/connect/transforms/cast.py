@@ -1,4 +1,4 @@
-"""Cast: fields, or the whole key or value, to another primitive type."""
+"""Cast: converts fields, or the whole key or value, to another primitive type."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, Final
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.data import Schema, Struct, Type
 from ottla.connect.errors import ConfigException, DataException
-from ottla.connect.logical import encoded
+from ottla.connect.logical_types import encode_logical
 from ottla.connect.schema import DECIMAL, INTEGER_BITS, LOGICAL_TYPES, PRIMITIVE
-from ottla.connect.schema_cache import Cache
+from ottla.connect.schema_cache import SchemaCache
 from ottla.connect.transforms.transform import (
-    HalfTransform,
-    Plan,
+    KeyOrValueTransform,
     R,
+    StructPlan,
     basics_of,
     filled,
     replace_null_config,
@@ -37,7 +37,7 @@ OUTPUTS: Final = [type for type in INPUTS if type is not Type.BYTES]
 
 
 def parse_spec(mappings: list[str]) -> dict[str | None, Type]:
-    """Fields and their types; None stands for the whole value."""
+    """Field -> type; the key None stands for the whole value."""
     casts: dict[str | None, Type] = {}
     for mapping in mappings:
         parts = mapping.split(":")
@@ -71,14 +71,14 @@ def _check_spec(name: str, value: Any) -> None:
     parse_spec(value)
 
 
-class Cast(HalfTransform):
+class Cast(KeyOrValueTransform):
     def config_def(self) -> ConfigDef:
         config = ConfigDef().define(
             "spec",
             ConfigType.LIST,
             importance=Importance.HIGH,
             doc="field1:type,field2:type, or one type for the whole value. Types are int8, int16, "
-            "int32, int64, float32, float64, boolean and string; bytes become strings only.",
+            "int32, int64, float32, float64, boolean and string; bytes can only become strings.",
             validator=_check_spec,
         )
         return replace_null_config(config)
@@ -89,7 +89,7 @@ class Cast(HalfTransform):
         self._whole = casts.pop(None, None)
         self._casts = {name: type for name, type in casts.items() if name is not None}
         self._fill = bool(settings["replace.null.with.default"])
-        self._plans: Cache[CastPlan] = Cache()
+        self._plans: SchemaCache[CastPlan] = SchemaCache()
 
     def apply(self, record: R) -> R | None:
         value, schema = self.value_of(record), self.schema_of(record)
@@ -130,7 +130,7 @@ class Cast(HalfTransform):
         return plan
 
 
-class CastPlan(Plan):
+class CastPlan(StructPlan):
     __slots__ = ("casts",)
 
     def __init__(
@@ -147,7 +147,7 @@ class CastPlan(Plan):
 
 
 def _recast(schema: Schema, type: Type, keep_basics: bool = False) -> Schema:
-    # A logical type's name would say of the new schema what it no longer is.
+    # Drop the name of a logical type, because the new schema no longer is one.
     basics = basics_of(schema) if keep_basics and schema.name not in LOGICAL_TYPES else {}
     default = cast(schema, schema.default, type)
     return Schema(type, optional=schema.optional, default=default, **basics)
@@ -177,7 +177,7 @@ def cast(schema: Schema | None, value: Any, target: Type) -> Any:
             f"{java_text(INPUTS)}"
         )
     if schema is not None and target is not Type.STRING and schema.name != DECIMAL:
-        value = encoded(schema, value)
+        value = encode_logical(schema, value)
     if target is Type.STRING:
         return _to_string(value)
     if isinstance(value, bytes | bytearray | memoryview | datetime.date | datetime.time):
@@ -186,7 +186,7 @@ def cast(schema: Schema | None, value: Any, target: Type) -> Any:
 
 
 def caster(schema: Schema, target: Type) -> Callable[[Any], Any]:
-    """The same for all values of one schema: most need no look at what they are."""
+    """The conversion for all values of one schema: most values then need no type check."""
     if schema.name in LOGICAL_TYPES or schema.type not in PLAIN or target is Type.STRING:
         return lambda value: cast(schema, value, target)
     apply = _CASTS[target]
@@ -229,7 +229,7 @@ def _out_of_range(value: Any) -> DataException:
 
 def to_integer(bits: int) -> Callable[[Any], int]:
     half, whole = 1 << bits - 1, 1 << bits
-    # Java cuts a double to an int or a long, whichever is next, and only then takes its low bytes.
+    # Java narrows a double to int or long first, and only then takes the low bytes.
     limit = 1 << (max(bits, 32) - 1)
 
     def integer(value: Any) -> int:

@@ -8,10 +8,10 @@ from typing import Any
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.data import Header, Schema
 from ottla.connect.errors import ConfigException, DataException
-from ottla.connect.schema_cache import Cache
+from ottla.connect.schema_cache import SchemaCache
 from ottla.connect.struct import Struct
 from ottla.connect.transforms.transform import (
-    HalfTransform,
+    KeyOrValueTransform,
     R,
     Transform,
     defaults_of,
@@ -31,7 +31,7 @@ class DropHeaders(Transform):
             "headers",
             ConfigType.LIST,
             importance=Importance.HIGH,
-            doc="Names of headers that are left out.",
+            doc="Names of the headers to drop.",
             validator=some_distinct,
         )
 
@@ -50,7 +50,7 @@ class InsertHeader(Transform):
             .define("header", ConfigType.STRING, importance=Importance.HIGH,
                     doc="The name of the header.", validator=non_null)
             .define("value.literal", ConfigType.STRING, importance=Importance.HIGH,
-                    doc="Its value, the same for each record; the text says the type.",
+                    doc="Its value, the same for every record; its type is inferred from the text.",
                     validator=non_null)
         )  # fmt: skip
 
@@ -63,7 +63,7 @@ class InsertHeader(Transform):
         return record.replace(headers=(*record.headers, self._header))
 
 
-class HeaderFrom(HalfTransform):
+class HeaderFrom(KeyOrValueTransform):
     def config_def(self) -> ConfigDef:
         config = (
             ConfigDef()
@@ -74,7 +74,7 @@ class HeaderFrom(HalfTransform):
                     doc="The names of these headers, in the order of the fields.",
                     validator=non_empty_list)
             .define("operation", ConfigType.STRING, importance=Importance.HIGH,
-                    doc="move takes the fields out of the key or value, copy leaves them there.",
+                    doc="move removes the fields from the key or value, copy keeps them.",
                     validator=one_of("move", "copy"))
         )  # fmt: skip
         return replace_null_config(config)
@@ -90,7 +90,7 @@ class HeaderFrom(HalfTransform):
         self._move = settings["operation"] == "move"
         self._purpose = f"header {settings['operation']}"
         self._fill = bool(settings["replace.null.with.default"])
-        self._plans: Cache[tuple[Schema, list[int]]] = Cache()
+        self._plans: SchemaCache[tuple[Schema, list[int]]] = SchemaCache()
 
     def apply(self, record: R) -> R | None:
         schema, value = self.schema_of(record), self.value_of(record)
@@ -120,7 +120,7 @@ class HeaderFrom(HalfTransform):
             for name, header in zip(self._fields, self._headers, strict=True)
         ]
         if self._move:
-            value = {name: each for name, each in value.items() if name not in self._fields}
+            value = {name: item for name, item in value.items() if name not in self._fields}
         return self._with(record, None, value, (*record.headers, *headers))
 
     def _with(self, record: R, schema: Schema | None, value: Any, headers: Any) -> R:

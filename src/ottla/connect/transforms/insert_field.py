@@ -1,4 +1,4 @@
-"""InsertField: what the record says of itself, or a fixed text, as fields."""
+"""InsertField: adds metadata of the record, or a static value, as fields."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ottla.connect.data import (
     timestamp_schema,
 )
 from ottla.connect.errors import ConfigException, DataException
-from ottla.connect.logical import from_millis
-from ottla.connect.schema_cache import Cache
+from ottla.connect.logical_types import from_millis
+from ottla.connect.schema_cache import SchemaCache
 from ottla.connect.transforms.transform import (
-    HalfTransform,
-    Plan,
+    KeyOrValueTransform,
     R,
+    StructPlan,
     class_name,
     filled,
     replace_null_config,
@@ -58,7 +58,7 @@ def moment_of(record: ConnectRecord) -> Any:
     return None if record.timestamp is None else from_millis(record.timestamp)
 
 
-# Setting, what it tells of, and the schema. In Kafka's order: so the fields stand in the schema.
+# Setting, metadata, schema. The order is Kafka's, because it is the order of the new fields.
 METADATA: Final = (
     ("topic.field", "topic", STRING_SCHEMA, lambda record: record.topic),
     ("partition.field", "partition", INT32_SCHEMA, lambda record: record.partition),
@@ -67,15 +67,15 @@ METADATA: Final = (
 )
 
 
-class InsertField(HalfTransform):
+class InsertField(KeyOrValueTransform):
     def config_def(self) -> ConfigDef:
         config = ConfigDef()
-        for name, told, _, _ in METADATA:
-            doc = f"Field for the record's {told}. {OPTIONALITY}"
+        for name, what, _, _ in METADATA:
+            doc = f"Field for the record's {what}. {OPTIONALITY}"
             config.define(name, ConfigType.STRING, None, doc=doc)
         config.define("static.field", ConfigType.STRING, None,
-                      doc=f"Field for a fixed text. {OPTIONALITY}")  # fmt: skip
-        config.define("static.value", ConfigType.STRING, None, doc="That text.")
+                      doc=f"Field for the static value. {OPTIONALITY}")  # fmt: skip
+        config.define("static.value", ConfigType.STRING, None, doc="The static value.")
         return replace_null_config(config)
 
     def configure(self, props: Mapping[str, Any]) -> None:
@@ -91,10 +91,10 @@ class InsertField(HalfTransform):
         if not self._insertions:
             raise ConfigException("No field insertion configured")
         if static is not None and text is None:
-            told = f"No value specified for static field: {static}"
-            raise ConfigException.of("static.value", None, told)
+            what = f"No value specified for static field: {static}"
+            raise ConfigException.of("static.value", None, what)
         self._fill = bool(settings["replace.null.with.default"])
-        self._plans: Cache[Plan] = Cache()
+        self._plans: SchemaCache[StructPlan] = SchemaCache()
 
     def apply(self, record: R) -> R | None:
         schema, value = self.schema_of(record), self.value_of(record)
@@ -109,10 +109,10 @@ class InsertField(HalfTransform):
         values += [insertion.typed(record) for insertion in self._insertions]
         return self.changed(record, plan.schema, Struct.of(plan.schema, values))
 
-    def _plan(self, schema: Schema) -> Plan:
+    def _plan(self, schema: Schema) -> StructPlan:
         fields = [(field.name, field.schema) for field in schema.fields]
         fields += [(insertion.name, insertion.schema) for insertion in self._insertions]
-        return Plan(with_fields(schema, fields), schema if self._fill else None)
+        return StructPlan(with_fields(schema, fields), schema if self._fill else None)
 
     def _schemaless(self, record: ConnectRecord, value: Any) -> dict[str, Any]:
         updated = dict(require_map(value, PURPOSE))
@@ -127,7 +127,7 @@ def _insertion(spec: str, schema: Schema, value: Callable[[Any], Any]) -> Insert
     required = spec.endswith("!")
     name = spec[:-1] if spec.endswith(("!", "?")) else spec
     typed = schema if required else schema.as_optional()
-    # Without a schema a timestamp is the number that it is in the topic.
+    # Without a schema the timestamp stays a number.
     untyped = (lambda record: record.timestamp) if value is moment_of else value
     return Insertion(name, typed, value, untyped)
 

@@ -1,4 +1,4 @@
-"""TimestampConverter: a moment as text, as a Unix time, as Date, Time or Timestamp."""
+"""TimestampConverter: converts between string, Unix time, Date, Time and Timestamp."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ottla.connect.data import (
     timestamp_schema,
 )
 from ottla.connect.errors import ConfigException, ConnectException, DataException
-from ottla.connect.logical import EPOCH_DAY, from_millis, to_millis
-from ottla.connect.schema_cache import Cache
+from ottla.connect.logical_types import EPOCH_DAY, from_millis, to_millis
+from ottla.connect.schema_cache import SchemaCache
 from ottla.connect.transforms.transform import (
-    HalfTransform,
-    Plan,
+    KeyOrValueTransform,
     R,
+    StructPlan,
     class_name,
     filled,
     replace_null_config,
@@ -46,25 +46,25 @@ SCHEMAS: Final = {
     "Timestamp": timestamp_schema(),
 }
 OPTIONAL_SCHEMAS: Final = {name: schema.as_optional() for name, schema in SCHEMAS.items()}
-# How many of a unit are a millisecond, or how many milliseconds are one of a unit.
+# How many of the unit make a millisecond, or how many milliseconds make one of the unit.
 PER_MILLISECOND: Final = {"microseconds": 1000, "nanoseconds": 1_000_000, "milliseconds": 1}
 MILLISECONDS: Final = {"seconds": 1000}
 
 
-class TimestampConverter(HalfTransform):
+class TimestampConverter(KeyOrValueTransform):
     def config_def(self) -> ConfigDef:
         config = (
             ConfigDef()
             .define("field", ConfigType.STRING, "", Importance.HIGH,
-                    "The field that holds the timestamp; empty if the whole value is one.")
+                    "The field with the timestamp; empty if the whole value is the timestamp.")
             .define("target.type", ConfigType.STRING, importance=Importance.HIGH,
-                    doc="What it becomes: string, unix, Date, Time or Timestamp.",
+                    doc="The target: string, unix, Date, Time or Timestamp.",
                     validator=one_of("string", "unix", "Date", "Time", "Timestamp"))
             .define("format", ConfigType.STRING, "", Importance.MEDIUM,
-                    "How text is written and read: a pattern of Java's SimpleDateFormat, in UTC.")
+                    "The format of strings, in UTC: a pattern of Java's SimpleDateFormat.")
             .define("unix.precision", ConfigType.STRING, "milliseconds", Importance.LOW,
-                    "What a Unix time counts: seconds, milliseconds, microseconds, nanoseconds. "
-                    "Parts of a millisecond are lost.",
+                    "The unit of a Unix time: seconds, milliseconds, microseconds, nanoseconds. "
+                    "Fractions of a millisecond are truncated.",
                     validator=one_of("nanoseconds", "microseconds", "milliseconds", "seconds"))
         )  # fmt: skip
         return replace_null_config(config)
@@ -82,7 +82,7 @@ class TimestampConverter(HalfTransform):
                 "timestamps"
             )
         self._format = _format_of(pattern) if pattern.strip() else None
-        self._plans: Cache[Plan] = Cache()
+        self._plans: SchemaCache[StructPlan] = SchemaCache()
 
     def apply(self, record: R) -> R | None:
         schema, value = self.schema_of(record), self.value_of(record)
@@ -106,18 +106,18 @@ class TimestampConverter(HalfTransform):
     def _target_schema(self, optional: bool) -> Schema:
         return (OPTIONAL_SCHEMAS if optional else SCHEMAS)[self._target]
 
-    def _plan(self, schema: Schema) -> Plan:
+    def _plan(self, schema: Schema) -> StructPlan:
         fields = [
             (f.name, self._target_schema(f.schema.optional) if f.name == self._field else f.schema)
             for f in schema.fields
         ]
         made = with_fields(schema, fields).replace(optional=schema.optional)
-        plan = Plan(made, schema if self._fill else None)
+        plan = StructPlan(made, schema if self._fill else None)
         if schema.default is not None:
             plan.schema = made.replace(default=self._of_struct(schema.default, plan))
         return plan
 
-    def _of_struct(self, struct: Struct, plan: Plan) -> Struct:
+    def _of_struct(self, struct: Struct, plan: StructPlan) -> Struct:
         values = filled(struct, plan.defaults)
         field = struct.schema.field(self._field)
         if field is not None:

@@ -1,4 +1,4 @@
-"""What a transform is; and what those of ours share."""
+"""Transform, the base class of single message transforms, and what Kafka's own share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R", bound=ConnectRecord)
 
 
 class Transform:
-    """`configure` first, then `apply` for each record; None leaves the record out."""
+    """`configure` is called first, then `apply` for each record; None drops the record."""
 
     def version(self) -> str:
         return "undefined"
@@ -31,8 +31,8 @@ class Transform:
         pass
 
 
-class HalfTransform(Transform):
-    """Works on the key or on the value: Kafka has a class for each, Name$Key and Name$Value."""
+class KeyOrValueTransform(Transform):
+    """Works on the key or the value: Name$Key and Name$Value, as in Kafka."""
 
     of_key: ClassVar[bool] = False
 
@@ -51,8 +51,8 @@ class HalfTransform(Transform):
         return made
 
 
-class Plan:
-    """How structs of one schema become structs of another: the schema, and defaults to fill in."""
+class StructPlan:
+    """Computed once per schema: the schema of the result, and defaults for null fields."""
 
     __slots__ = ("defaults", "schema")
 
@@ -62,13 +62,13 @@ class Plan:
 
 
 def defaults_of(schema: Schema) -> list[Any] | None:
-    """None where no field has one."""
+    """The fields' defaults; None if no field has one."""
     defaults = [field.schema.default for field in schema.fields]
-    return defaults if any(each is not None for each in defaults) else None
+    return defaults if any(default is not None for default in defaults) else None
 
 
 def filled(struct: Struct, defaults: list[Any] | None) -> list[Any]:
-    """A struct's values in order, nulls replaced by defaults; a list of its own."""
+    """The struct's values in order, nulls replaced by defaults; a new list."""
     values = struct.values_in_order
     if defaults is None:
         return list(values)
@@ -76,7 +76,7 @@ def filled(struct: Struct, defaults: list[Any] | None) -> list[Any]:
 
 
 def basics_of(schema: Schema) -> dict[str, Any]:
-    """What a schema that is made from another keeps of it: not whether it is optional."""
+    """The metadata that a derived schema keeps: all but `optional`."""
     return {
         "name": schema.name,
         "version": schema.version,
@@ -95,11 +95,11 @@ def replace_null_config(config: ConfigDef) -> ConfigDef:
         ConfigType.BOOLEAN,
         True,
         Importance.MEDIUM,
-        "Whether a null takes the default value of its field.",
+        "Whether a null field is replaced by its default.",
     )
 
 
-# What a transform needs its input to be.
+# Requirements on the input of a transform.
 
 
 def require_map(value: Any, purpose: str) -> dict[str, Any]:

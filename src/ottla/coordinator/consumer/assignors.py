@@ -1,4 +1,4 @@
-"""Server-side assignors (KIP-848): who is to own which partition. Pure functions.
+"""Server-side assignors (KIP-848): which member is to own which partition. Pure functions.
 
 `uniform` spreads partitions evenly and moves as few as it can; it is Kafka's default. `range` gives
 each member the same range of every topic, so that topics with as many partitions go together.
@@ -10,27 +10,27 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, NamedTuple, TypeAlias
 
-from ottla.coordinator.consumer.member import NOTHING, Target, TopicPartition
+from ottla.coordinator.consumer.member import NO_PARTITIONS, PartitionSet, TopicIdPartition
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
 
 
 class Subscriber(NamedTuple):
-    """A member, as an assignor sees it: ids of topics that exist, and what it was to own so far."""
+    """A member, as an assignor sees it: ids of existing topics, and its target so far."""
 
     member_id: str
     instance_id: str | None
     topic_ids: frozenset[bytes]
-    target: Target = NOTHING
+    target: PartitionSet = NO_PARTITIONS
 
 
 Counts: TypeAlias = Mapping[bytes, int]  # partitions by topic id
-Assignor: TypeAlias = Callable[[Sequence[Subscriber], Counts], dict[str, Target]]
+Assignor: TypeAlias = Callable[[Sequence[Subscriber], Counts], dict[str, PartitionSet]]
 
 
-def assign_uniform(members: Sequence[Subscriber], counts: Counts) -> dict[str, Target]:
-    """Even and sticky. Where all subscribe to the same, nobody has two more than another."""
+def assign_uniform(members: Sequence[Subscriber], counts: Counts) -> dict[str, PartitionSet]:
+    """Even and sticky. If all subscribe to the same topics, their sizes differ by one at most."""
     if not members:
         return {}
     first = members[0].topic_ids
@@ -41,22 +41,24 @@ def assign_uniform(members: Sequence[Subscriber], counts: Counts) -> dict[str, T
 
 def _assign_same(
     members: Sequence[Subscriber], topic_ids: frozenset[bytes], counts: Counts
-) -> dict[str, Target]:
-    everything = [(each, index) for each in sorted(topic_ids) for index in range(counts[each])]
+) -> dict[str, PartitionSet]:
+    everything = [
+        (topic_id, index) for topic_id in sorted(topic_ids) for index in range(counts[topic_id])
+    ]
     quota, extra = divmod(len(everything), len(members))
     free = dict.fromkeys(everything)
-    kept: dict[str, list[TopicPartition]] = {}
+    kept: dict[str, list[TopicIdPartition]] = {}
     for member in members:
-        mine = sorted(each for each in member.target if each in free)
+        mine = sorted(partition for partition in member.target if partition in free)
         size = quota
         if len(mine) > quota and extra:
             size += 1
             extra -= 1
         kept[member.member_id] = mine = mine[:size]
-        for each in mine:
-            del free[each]
+        for partition in mine:
+            del free[partition]
     rest = iter(free)
-    targets: dict[str, Target] = {}
+    targets: dict[str, PartitionSet] = {}
     for member in members:
         mine = kept[member.member_id]
         size = quota
@@ -70,23 +72,24 @@ def _assign_same(
     return targets
 
 
-def _assign_different(members: Sequence[Subscriber], counts: Counts) -> dict[str, Target]:
-    """Members want different topics: keep what holds, give out the rest, then even it out."""
-    owned: dict[str, set[TopicPartition]] = {}
-    taken: set[TopicPartition] = set()
+def _assign_different(members: Sequence[Subscriber], counts: Counts) -> dict[str, PartitionSet]:
+    """With different subscriptions: keep what is valid, assign the rest, then balance."""
+    owned: dict[str, set[TopicIdPartition]] = {}
+    taken: set[TopicIdPartition] = set()
     subscribers: dict[bytes, list[str]] = {}
     for member in members:
         for topic_id in sorted(member.topic_ids):
             subscribers.setdefault(topic_id, []).append(member.member_id)
         mine = {
-            each
-            for each in member.target
-            if each not in taken and each[0] in member.topic_ids and each[1] < counts[each[0]]
+            (topic_id, index)
+            for topic_id, index in member.target
+            if (topic_id, index) not in taken
+            if topic_id in member.topic_ids and index < counts[topic_id]
         }
         taken |= mine
         owned[member.member_id] = mine
     # Topics with few subscribers first: their partitions have the least choice.
-    for topic_id in sorted(subscribers, key=lambda each: (len(subscribers[each]), each)):
+    for topic_id in sorted(subscribers, key=lambda id_: (len(subscribers[id_]), id_)):
         heap = [(len(owned[member_id]), member_id) for member_id in subscribers[topic_id]]
         heapify(heap)
         for index in range(counts[topic_id]):
@@ -103,12 +106,12 @@ def _assign_different(members: Sequence[Subscriber], counts: Counts) -> dict[str
     }
 
 
-def _balance(owned: dict[str, set[TopicPartition]], subscribers: dict[bytes, list[str]]) -> None:
-    """Move partitions, topic by topic, from who has more to who has less, until nothing is gained.
+def _balance(owned: dict[str, set[TopicIdPartition]], subscribers: dict[bytes, list[str]]) -> None:
+    """Move partitions, topic by topic, from members with more to members with fewer.
 
     A move makes the sum of the squares of all sizes smaller, so this comes to an end.
     """
-    spare: dict[bytes, dict[str, list[TopicPartition]]] = {each: {} for each in subscribers}
+    spare: dict[bytes, dict[str, list[TopicIdPartition]]] = {id_: {} for id_ in subscribers}
     for member_id, partitions in owned.items():
         for partition in sorted(partitions):
             spare[partition[0]].setdefault(member_id, []).append(partition)
@@ -121,12 +124,12 @@ def _balance(owned: dict[str, set[TopicPartition]], subscribers: dict[bytes, lis
 
 def _balance_topic(
     member_ids: list[str],
-    spare: dict[str, list[TopicPartition]],
-    owned: dict[str, set[TopicPartition]],
+    spare: dict[str, list[TopicIdPartition]],
+    owned: dict[str, set[TopicIdPartition]],
 ) -> bool:
-    """`spare` is what members have of this topic."""
+    """`spare` has the partitions of this topic by member."""
     low = [(len(owned[member_id]), member_id) for member_id in member_ids]
-    high = [(-len(owned[each]), each) for each, partitions in spare.items() if partitions]
+    high = [(-len(owned[member_id]), member_id) for member_id, own in spare.items() if own]
     if -min(high, default=(0, ""))[0] - min(low)[0] <= 1:
         return False
     heapify(low)
@@ -145,28 +148,29 @@ def _balance_topic(
         owned[giver].remove(partition)
         owned[taker].add(partition)
         spare.setdefault(taker, []).append(partition)
-        for each in (giver, taker):
-            heappush(low, (len(owned[each]), each))
-            heappush(high, (-len(owned[each]), each))
+        for member_id in (giver, taker):
+            heappush(low, (len(owned[member_id]), member_id))
+            heappush(high, (-len(owned[member_id]), member_id))
         moved = True
     return moved
 
 
-def assign_range(members: Sequence[Subscriber], counts: Counts) -> dict[str, Target]:
+def assign_range(members: Sequence[Subscriber], counts: Counts) -> dict[str, PartitionSet]:
     """Static members come first, by their instance; so the same instance gets the same range."""
     in_order = sorted(
-        members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id)
+        members,
+        key=lambda member: (member.instance_id is None, member.instance_id or member.member_id),
     )
     subscribers: dict[bytes, list[str]] = {}
     for member in in_order:
         for topic_id in member.topic_ids:
             subscribers.setdefault(topic_id, []).append(member.member_id)
-    owned: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    owned: dict[str, list[TopicIdPartition]] = {member.member_id: [] for member in members}
     for topic_id, member_ids in subscribers.items():
         quota, extra = divmod(counts[topic_id], len(member_ids))
         start = 0
-        for place, member_id in enumerate(member_ids):
-            end = start + quota + (place < extra)
+        for number, member_id in enumerate(member_ids):
+            end = start + quota + (number < extra)
             owned[member_id].extend((topic_id, index) for index in range(start, end))
             start = end
     return {

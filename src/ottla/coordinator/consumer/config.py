@@ -1,4 +1,4 @@
-"""What `server.properties` and the configs of single groups say about consumer groups."""
+"""The configs of consumer groups: the broker's, and overrides of single groups."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, frozen=True)
-class Timeouts:
-    """What a group can have a config of its own for; the defaults are Kafka's."""
+class ConsumerGroupConfig:
+    """The configs that a group can override; the defaults are Kafka's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
-    assignment_interval_ms: int = 1_000  # at least so much time lies between two targets
+    assignment_interval_ms: int = 1_000  # the minimum time between two assignments
 
 
 @dataclass(slots=True, frozen=True)
-class ConsumerConfig:
+class ConsumerGroupConfigs:
     """`overrides` are by group id. The first of the assignors is the default."""
 
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    overrides: Mapping[str, Timeouts] = field(default_factory=dict)
+    timeouts: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    overrides: Mapping[str, ConsumerGroupConfig] = field(default_factory=dict)
     max_size: int = 2_147_483_647
     assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: str = "bidirectional"
-    assigns_elsewhere: bool = False  # whether somebody does the work of large assignments
-    enabled: bool = True  # whether group.coordinator.rebalance.protocols names "consumer"
+    assigns_elsewhere: bool = False  # large assignments are computed off the event loop
+    enabled: bool = True  # group.coordinator.rebalance.protocols includes "consumer"
 
-    def of_group(self, group_id: str) -> Timeouts:
+    def of_group(self, group_id: str) -> ConsumerGroupConfig:
         return self.overrides.get(group_id, self.timeouts)
 
     @property

@@ -1,12 +1,12 @@
-"""A consumer group (KIP-848): its members, its epochs, the target, and who owns what right now.
+"""A consumer group (KIP-848): its members, its epochs, its target assignment, and the owners.
 
-    Empty        nobody is in it
-    Assigning    its epoch is ahead of its target's: the target has to be computed anew
-    Reconciling  members are on the way to the target
-    Stable       all of them have arrived
+    Empty        it has no members
+    Assigning    its epoch is ahead of the target's: a new target has to be computed
+    Reconciling  some members have not reached the target
+    Stable       all members have reached it
 
-Every change goes through one of the methods under "changes": it adds the record that says so to
-the turn, and how to take the change back should that record not come to be stored.
+Every change goes through one of the methods under "changes": it adds its record to the event, and
+how to undo the change if that record cannot be stored.
 """
 
 from __future__ import annotations
@@ -17,19 +17,26 @@ from typing import Final
 from ottla.coordinator.consumer import records
 from ottla.coordinator.consumer.member import (
     NO_EPOCH,
-    NOTHING,
-    ConsumerMember,
+    NO_PARTITIONS,
+    ConsumerGroupMember,
     MemberState,
-    Target,
-    TopicPartition,
+    PartitionSet,
+    TopicIdPartition,
 )
-from ottla.coordinator.consumer.records import Resolved, write_key
-from ottla.coordinator.kinds import CONSUMER, NO_TOPICS, Commit, Kind, Topics
-from ottla.coordinator.outcome import RecordBytes, Turn
+from ottla.coordinator.consumer.records import ResolvedRegularExpression, write_key
+from ottla.coordinator.group_event import GroupEvent
+from ottla.coordinator.group_type import (
+    CONSUMER,
+    NO_TOPICS_IMAGE,
+    GroupType,
+    OffsetCommit,
+    TopicsImage,
+)
+from ottla.coordinator.result import RecordBytes
 from ottla.errors import ErrorCode
 
-SESSION: Final = "session"  # a member was silent for too long
-REBALANCE: Final = "rebalance"  # a member took too long to give partitions up
+SESSION: Final = "session"  # a member sent no heartbeat
+REBALANCE: Final = "rebalance"  # a member took too long to revoke partitions
 JOIN_MEMBER: Final = "member-join"  # a classic member was asked to rejoin, and has not
 SYNC_MEMBER: Final = "member-sync"  # a classic member has joined, but not asked for its assignment
 _TIMERS: Final = (SESSION, REBALANCE, JOIN_MEMBER, SYNC_MEMBER)
@@ -38,17 +45,17 @@ _MODERN_COMMIT_FROM: Final = 9  # the version of OffsetCommit that knows member 
 
 
 class ConsumerGroup:
-    """`owners` is the heart of it: a partition has one owner, or none, at any time."""
+    """`owners` maps partitions to members: a partition never has more than one owner."""
 
     __slots__ = (
         "_assignors",
         "_names",
         "_regex_counts",
         "assigned",
-        "assigning",
         "classic_count",
         "epoch",
         "group_id",
+        "is_assigning",
         "kind",
         "members",
         "metadata_hash",
@@ -63,30 +70,34 @@ class ConsumerGroup:
     )
 
     def __init__(self, group_id: str) -> None:
-        self.kind: Kind = "consumer"
+        self.kind: GroupType = "consumer"
         self.group_id = group_id
         self.protocol_type: str | None = CONSUMER
-        self.epoch = 1  # ahead of the target from the first: even of nothing there is a target
+        self.epoch = (
+            1  # ahead of the target from the start: a group without topics has a target, too
+        )
         self.metadata_hash = 0
         self.target_epoch = 0
         self.target_timestamp_ms = 0
-        self.assigning = False  # a target is computed elsewhere
-        self.assigned: tuple[int, dict[str, Target]] | None = None  # of which epoch, and what
-        self.members: dict[str, ConsumerMember] = {}
+        self.is_assigning = False  # a target is being computed off the event loop
+        self.assigned: tuple[int, dict[str, PartitionSet]] | None = None  # of which epoch, and what
+        self.members: dict[str, ConsumerGroupMember] = {}
         self.static_members: dict[str, str] = {}  # group instance id -> member id
-        self.targets: dict[str, Target] = {}
-        self.owners: dict[TopicPartition, str] = {}
-        self.regexes: dict[str, Resolved] = {}
-        self.classic_count = 0  # members that speak the classic protocol
-        self.seen: Topics | None = NO_TOPICS  # what the hash was computed of; None: compute it
-        self._names: dict[str, int] = {}  # how many members name a topic
+        self.targets: dict[str, PartitionSet] = {}
+        self.owners: dict[TopicIdPartition, str] = {}
+        self.regexes: dict[str, ResolvedRegularExpression] = {}
+        self.classic_count = 0  # members with the classic protocol
+        self.seen: TopicsImage | None = (
+            NO_TOPICS_IMAGE  # what the hash was computed from; None: compute it
+        )
+        self._names: dict[str, int] = {}  # how many members subscribe to a topic by name
         self._regex_counts: dict[str, int] = {}
         self._assignors: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.group_id}, epoch {self.epoch}, {len(self.members)} members)"
 
-    # -- what it is
+    # -- queries
 
     @property
     def is_empty(self) -> bool:
@@ -103,7 +114,7 @@ class ConsumerGroup:
 
     @property
     def preferred_assignor(self) -> str | None:
-        """What most members that name one want."""
+        """The assignor that most members name."""
         return max(self._assignors, key=self._assignors.__getitem__, default=None)
 
     def subscribed_names(self) -> set[str]:
@@ -118,31 +129,31 @@ class ConsumerGroup:
             return True
         return any(topic in resolved.topics for resolved in self.regexes.values())
 
-    def topic_ids(self, member: ConsumerMember, topics: Topics) -> frozenset[bytes]:
-        """What this member is subscribed to, of what exists."""
+    def topic_ids(self, member: ConsumerGroupMember, topics: TopicsImage) -> frozenset[bytes]:
+        """The existing topics that this member subscribes to."""
         names = member.topics
         if member.regex and member.regex in self.regexes:
             names = names | self.regexes[member.regex].topics
         known = topics.by_name
         return frozenset(known[name].id for name in names if name in known)
 
-    def target_of(self, member_id: str) -> Target:
-        return self.targets.get(member_id, NOTHING)
+    def target_of(self, member_id: str) -> PartitionSet:
+        return self.targets.get(member_id, NO_PARTITIONS)
 
-    def is_free_for(self, member: ConsumerMember, partition: TopicPartition) -> bool:
+    def is_free_for(self, member: ConsumerGroupMember, partition: TopicIdPartition) -> bool:
         return self.owners.get(partition, member.member_id) == member.member_id
 
-    def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether something of its target is still held by another member."""
+    def waits_for_others(self, member: ConsumerGroupMember) -> bool:
+        """True if another member still owns a partition of its target."""
         target = self.target_of(member.member_id)
-        return any(not self.is_free_for(member, each) for each in target)
+        return any(not self.is_free_for(member, partition) for partition in target)
 
     def unused_regexes(self) -> list[str]:
         return [regex for regex in self.regexes if regex not in self._regex_counts]
 
-    # -- who may commit, and ask
+    # -- validation
 
-    def check_commit(self, commit: Commit) -> ErrorCode:
+    def check_commit(self, commit: OffsetCommit) -> ErrorCode:
         """A member may commit with its epoch, or with any since it got the partition (KIP-1251)."""
         if commit.epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -188,127 +199,135 @@ class ConsumerGroup:
 
     # -- changes
 
-    def put_member(self, member: ConsumerMember, turn: Turn) -> None:
-        """A member that is new, or that says something new about itself."""
-        turn.record(*records.member_record(self.group_id, member))
-        self._swap_undoably(member.member_id, member, turn)
+    def put_member(self, member: ConsumerGroupMember, event: GroupEvent) -> None:
+        """A new member, or one whose metadata has changed."""
+        event.record(*records.member_record(self.group_id, member))
+        self._swap_undoably(member.member_id, member, event)
 
-    def put_current(self, member: ConsumerMember, turn: Turn) -> None:
-        """What a member owns."""
-        turn.record(*records.current_record(self.group_id, member))
-        self._swap_undoably(member.member_id, member, turn)
+    def put_current(self, member: ConsumerGroupMember, event: GroupEvent) -> None:
+        """A member whose current assignment has changed."""
+        event.record(*records.current_record(self.group_id, member))
+        self._swap_undoably(member.member_id, member, event)
 
-    def remove_member(self, member: ConsumerMember, turn: Turn) -> None:
+    def remove_member(self, member: ConsumerGroupMember, event: GroupEvent) -> None:
         member_id = member.member_id
-        for each in (records.CURRENT, records.TARGET_MEMBER, records.MEMBER):
-            turn.record(write_key(each, self.group_id, member_id), None)
+        for type_ in (records.CURRENT, records.TARGET_MEMBER, records.MEMBER):
+            event.record(write_key(type_, self.group_id, member_id), None)
         target = self.targets.pop(member_id, None)
         if target is not None:
-            turn.undo(lambda undo, code: self.targets.__setitem__(member_id, target))
-        self._swap_undoably(member_id, None, turn)
-        self.cancel_timers(member_id, turn)
+            event.undo(lambda undo, code: self.targets.__setitem__(member_id, target))
+        self._swap_undoably(member_id, None, event)
+        self.cancel_timers(member_id, event)
 
-    def bump_epoch(self, metadata_hash: int, turn: Turn) -> None:
+    def bump_epoch(self, metadata_hash: int, event: GroupEvent) -> None:
         before = self.epoch, self.metadata_hash
         self._set_epoch(self.epoch + 1, metadata_hash)
-        turn.record(*records.metadata_record(self.group_id, self.epoch, metadata_hash))
-        turn.undo(lambda undo, code: self._unbump(*before))
+        event.record(*records.metadata_record(self.group_id, self.epoch, metadata_hash))
+        event.undo(lambda undo, code: self._unbump(*before))
 
-    def set_targets(self, targets: Mapping[str, Target], turn: Turn) -> None:
-        """The target of this epoch, now; a record for each member whose part in it is another."""
+    def set_targets(self, targets: Mapping[str, PartitionSet], event: GroupEvent) -> None:
+        """A new target; a record for each member whose target has changed."""
         before = self.targets, self.target_epoch, self.target_timestamp_ms
         for member_id, target in targets.items():
             old = self.targets.get(member_id)
             if old is not target and old != target:
-                turn.record(*records.target_member_record(self.group_id, member_id, target))
-        turn.record(*records.target_record(self.group_id, self.epoch, turn.now_ms))
-        self._set_targets(dict(targets), self.epoch, turn.now_ms)
-        turn.undo(lambda undo, code: self._set_targets(*before))
+                event.record(*records.target_member_record(self.group_id, member_id, target))
+        event.record(*records.target_record(self.group_id, self.epoch, event.now_ms))
+        self._set_targets(dict(targets), self.epoch, event.now_ms)
+        event.undo(lambda undo, code: self._set_targets(*before))
 
-    def put_target(self, member_id: str, target: Target, turn: Turn) -> None:
-        """The target of a member which takes the place of another."""
-        turn.record(*records.target_member_record(self.group_id, member_id, target))
+    def put_target(self, member_id: str, target: PartitionSet, event: GroupEvent) -> None:
+        """The target of a member that replaces another."""
+        event.record(*records.target_member_record(self.group_id, member_id, target))
         self.targets[member_id] = target
-        turn.undo(lambda undo, code: self.targets.__delitem__(member_id))
+        event.undo(lambda undo, code: self.targets.__delitem__(member_id))
 
-    def put_regex(self, regex: str, resolved: Resolved, turn: Turn) -> None:
-        turn.record(*records.regex_record(self.group_id, regex, resolved))
-        self._swap_regex(regex, resolved, turn)
+    def put_regex(self, regex: str, resolved: ResolvedRegularExpression, event: GroupEvent) -> None:
+        event.record(*records.regex_record(self.group_id, regex, resolved))
+        self._swap_regex(regex, resolved, event)
 
-    def remove_regex(self, regex: str, turn: Turn) -> None:
-        turn.record(write_key(records.REGEX, self.group_id, regex), None)
-        self._swap_regex(regex, None, turn)
+    def remove_regex(self, regex: str, event: GroupEvent) -> None:
+        event.record(write_key(records.REGEX, self.group_id, regex), None)
+        self._swap_regex(regex, None, event)
 
     def _unbump(self, epoch: int, metadata_hash: int) -> None:
         self._set_epoch(epoch, metadata_hash)
-        self.seen = None  # what made it go up has to be found once more
+        self.seen = None  # the change that raised it has to be noticed once more
 
     def _set_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
 
-    def _set_targets(self, targets: dict[str, Target], epoch: int, timestamp_ms: int) -> None:
+    def _set_targets(self, targets: dict[str, PartitionSet], epoch: int, timestamp_ms: int) -> None:
         self.targets = targets
         self.target_epoch = epoch
         self.target_timestamp_ms = timestamp_ms
 
-    def _swap_regex(self, regex: str, resolved: Resolved | None, turn: Turn) -> None:
+    def _swap_regex(
+        self, regex: str, resolved: ResolvedRegularExpression | None, event: GroupEvent
+    ) -> None:
         before = self.regexes.get(regex)
         self._set_regex(regex, resolved)
-        turn.undo(lambda undo, code: self._set_regex(regex, before))
+        event.undo(lambda undo, code: self._set_regex(regex, before))
 
-    def _set_regex(self, regex: str, resolved: Resolved | None) -> None:
+    def _set_regex(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
         self.seen = None
         if resolved is None:
             self.regexes.pop(regex, None)
         else:
             self.regexes[regex] = resolved
 
-    def _swap_undoably(self, member_id: str, member: ConsumerMember | None, turn: Turn) -> None:
+    def _swap_undoably(
+        self, member_id: str, member: ConsumerGroupMember | None, event: GroupEvent
+    ) -> None:
         before = self.members.get(member_id)
         self.swap(member_id, member)
-        turn.undo(lambda undo, code: self._put_back(member_id, before, undo))
+        event.undo(lambda undo, code: self._put_back(member_id, before, undo))
 
-    def _put_back(self, member_id: str, before: ConsumerMember | None, turn: Turn) -> None:
+    def _put_back(
+        self, member_id: str, before: ConsumerGroupMember | None, event: GroupEvent
+    ) -> None:
         self.swap(member_id, before)
         if before is not None:
-            self.prolong(before, turn)
+            self.prolong(before, event)
             if before.state is MemberState.UNREVOKED_PARTITIONS and before.classic is None:
-                self.set_timer(REBALANCE, before, before.rebalance_timeout_ms, turn)
+                self.set_timer(REBALANCE, before, before.rebalance_timeout_ms, event)
 
-    def swap(self, member_id: str, after: ConsumerMember | None) -> None:
-        """Put a member in the place of its former self, and keep everything that is counted."""
+    def swap(self, member_id: str, after: ConsumerGroupMember | None) -> None:
+        """Replace a member, or remove it, and keep the owners and all counts up to date."""
         before = self.members.get(member_id)
         if before is not None:
-            self._forget(before, after)
+            self._uncount(before, after)
         if after is None:
             self.members.pop(member_id, None)
             return
         self.members[member_id] = after
-        self._learn(before, after)
+        self._count_in(before, after)
 
-    def _forget(self, before: ConsumerMember, after: ConsumerMember | None) -> None:
+    def _uncount(self, before: ConsumerGroupMember, after: ConsumerGroupMember | None) -> None:
         if after is None or after.assigned is not before.assigned:
             self._disown(before, before.assigned)
         if after is None or after.revoking is not before.revoking:
             self._disown(before, before.revoking)
-        if after is None or not _says_the_same(before, after):
+        if after is None or not _has_same_counts(before, after):
             self._count(before, -1)
 
-    def _learn(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
-        for each in after.assigned:
-            self.owners.setdefault(each, after.member_id)
-        for each in after.revoking:
-            self.owners.setdefault(each, after.member_id)
-        if before is None or not _says_the_same(before, after):
+    def _count_in(self, before: ConsumerGroupMember | None, after: ConsumerGroupMember) -> None:
+        for partition in after.assigned:
+            self.owners.setdefault(partition, after.member_id)
+        for partition in after.revoking:
+            self.owners.setdefault(partition, after.member_id)
+        if before is None or not _has_same_counts(before, after):
             self._count(after, 1)
 
-    def _disown(self, member: ConsumerMember, partitions: Mapping[TopicPartition, int]) -> None:
-        for each in partitions:
-            if self.owners.get(each) == member.member_id:
-                del self.owners[each]
+    def _disown(
+        self, member: ConsumerGroupMember, partitions: Mapping[TopicIdPartition, int]
+    ) -> None:
+        for partition in partitions:
+            if self.owners.get(partition) == member.member_id:
+                del self.owners[partition]
 
-    def _count(self, member: ConsumerMember, change: int) -> None:
+    def _count(self, member: ConsumerGroupMember, change: int) -> None:
         for name in member.topics:
             self._count_one(self._names, name, change)
         if member.regex:
@@ -327,19 +346,19 @@ class ConsumerGroup:
     def _count_one(self, counts: dict[str, int], name: str, change: int) -> None:
         count = counts.get(name, 0) + change
         if count == 0 or count == change:
-            self.seen = None  # subscribed for the first time, or no more
+            self.seen = None  # the first subscription, or the last one gone
         if count:
             counts[name] = count
         else:
             del counts[name]
 
-    # -- its life in the shard
+    # -- life cycle
 
     def tombstones(self) -> Iterator[RecordBytes]:
-        """In Kafka's order: what members own and are to own, who they are, then the group."""
-        for each in (records.CURRENT, records.TARGET_MEMBER):
+        """In Kafka's order: current and target assignments, members, then the group."""
+        for type_ in (records.CURRENT, records.TARGET_MEMBER):
             for member_id in self.members:
-                yield write_key(each, self.group_id, member_id), None
+                yield write_key(type_, self.group_id, member_id), None
         yield write_key(records.TARGET, self.group_id), None
         for member_id in self.members:
             yield write_key(records.MEMBER, self.group_id, member_id), None
@@ -347,45 +366,47 @@ class ConsumerGroup:
             yield write_key(records.REGEX, self.group_id, regex), None
         yield write_key(records.METADATA, self.group_id), None
 
-    def start(self, turn: Turn) -> None:
-        """Sessions begin anew, and so does the time to give partitions up."""
+    def start(self, event: GroupEvent) -> None:
+        """Start the sessions, and the timers of members that have to revoke partitions."""
         self.seen = None
         for member in self.members.values():
-            self.prolong(member, turn)
+            self.prolong(member, event)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
-                self.set_timer(REBALANCE, member, member.rebalance_timeout_ms, turn)
+                self.set_timer(REBALANCE, member, member.rebalance_timeout_ms, event)
 
-    def stop(self, turn: Turn, code: ErrorCode) -> None:
-        """Nobody ever waits in such a group."""
+    def stop(self, event: GroupEvent, code: ErrorCode) -> None:
+        """No request ever waits in a consumer group."""
         for member_id in self.members:
-            self.cancel_timers(member_id, turn)
+            self.cancel_timers(member_id, event)
 
-    def expire(self, what: str, member_id: str, turn: Turn) -> None:
-        """The shard asks `fencing.expire`, which may also make another kind of group of this."""
+    def expire(self, what: str, member_id: str, event: GroupEvent) -> None:
+        """The shard calls `fence.expire` instead, which may convert this group."""
         raise AssertionError(f"{what} of {member_id}")
 
     # -- deadlines
 
-    def prolong(self, member: ConsumerMember, turn: Turn) -> None:
+    def prolong(self, member: ConsumerGroupMember, event: GroupEvent) -> None:
         if member.classic is None:
-            timeout_ms = turn.config.consumer.of_group(self.group_id).session_timeout_ms
+            timeout_ms = event.config.consumer.of_group(self.group_id).session_timeout_ms
         else:
             timeout_ms = member.classic.session_timeout_ms
-        turn.deadlines.set((SESSION, self.group_id, member.member_id), turn.now_ms + timeout_ms)
+        event.timer.schedule((SESSION, self.group_id, member.member_id), event.now_ms + timeout_ms)
 
-    def set_timer(self, what: str, member: ConsumerMember, after_ms: int, turn: Turn) -> None:
-        turn.deadlines.set((what, self.group_id, member.member_id), turn.now_ms + after_ms)
+    def set_timer(
+        self, what: str, member: ConsumerGroupMember, after_ms: int, event: GroupEvent
+    ) -> None:
+        event.timer.schedule((what, self.group_id, member.member_id), event.now_ms + after_ms)
 
-    def cancel_timer(self, what: str, member_id: str, turn: Turn) -> None:
-        turn.deadlines.cancel((what, self.group_id, member_id))
+    def cancel_timer(self, what: str, member_id: str, event: GroupEvent) -> None:
+        event.timer.cancel((what, self.group_id, member_id))
 
-    def cancel_timers(self, member_id: str, turn: Turn) -> None:
-        for each in _TIMERS:
-            turn.deadlines.cancel((each, self.group_id, member_id))
+    def cancel_timers(self, member_id: str, event: GroupEvent) -> None:
+        for timer in _TIMERS:
+            event.timer.cancel((timer, self.group_id, member_id))
 
 
-def _says_the_same(before: ConsumerMember, after: ConsumerMember) -> bool:
-    """Whether nothing that is counted differs."""
+def _has_same_counts(before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
+    """True if nothing that is counted differs."""
     return (
         before.topics is after.topics
         and before.regex == after.regex

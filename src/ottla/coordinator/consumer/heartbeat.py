@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: a member joins, says what it wants and holds, hears what to own, leaves.
+"""ConsumerGroupHeartbeat: a member joins, reports what it owns, gets its assignment, and leaves.
 
-A heartbeat of a member that has arrived, in a group where nothing has changed, touches nothing but
-the member's session.
+The heartbeat of a reconciled member, in a group where nothing has changed, only extends the
+member's session.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ottla.coordinator.consumer.fencing import fence
+from ottla.coordinator.consumer.fence import fence
 from ottla.coordinator.consumer.group import REBALANCE, ConsumerGroup
 from ottla.coordinator.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    ConsumerMember,
+    ConsumerGroupMember,
     MemberState,
-    TopicPartition,
+    TopicIdPartition,
 )
 from ottla.coordinator.consumer.reconcile import Goal, reconcile
 from ottla.coordinator.consumer.subscription import (
@@ -27,8 +27,8 @@ from ottla.coordinator.consumer.subscription import (
     resolve,
     update_target,
 )
-from ottla.coordinator.keys import is_recordable
-from ottla.coordinator.outcome import Turn
+from ottla.coordinator.group_event import GroupEvent
+from ottla.coordinator.records import is_recordable
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -37,39 +37,39 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
-_OWN_MEMBER_ID_FROM: Final = 1  # the version from which clients make their own ids (KIP-1082)
+_OWN_MEMBER_ID_FROM: Final = 1  # from this version on clients generate their member ids (KIP-1082)
 
 
 def check_request(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]
 ) -> None:
-    """What can be said of a request without knowing its group; the words are Kafka's."""
+    """What can be checked without the group; the messages are Kafka's."""
     epoch = request.member_epoch
     if version >= _OWN_MEMBER_ID_FROM or epoch > 0 or epoch == LEAVE_EPOCH:
-        _refuse_if(not request.member_id.strip(), "MemberId can't be empty.")
-    _refuse_if(not request.group_id.strip(), "GroupId can't be empty.")
-    _refuse_if(_is_blank(request.instance_id), "InstanceId can't be empty.")
-    _refuse_if(_is_blank(request.rack_id), "RackId can't be empty.")
+        _invalid_if(not request.member_id.strip(), "MemberId can't be empty.")
+    _invalid_if(not request.group_id.strip(), "GroupId can't be empty.")
+    _invalid_if(_is_blank(request.instance_id), "InstanceId can't be empty.")
+    _invalid_if(_is_blank(request.rack_id), "RackId can't be empty.")
     if epoch == JOIN_EPOCH:
-        _refuse_if(
+        _invalid_if(
             request.rebalance_timeout == -1, "RebalanceTimeoutMs must be provided in first request."
         )
-        _refuse_if(
+        _invalid_if(
             request.topic_partitions is None or bool(request.topic_partitions),
             "TopicPartitions must be empty when (re-)joining.",
         )
-        _refuse_if(
+        _invalid_if(
             request.subscribed_topic_names is None and request.subscribed_topic_regex is None,
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null"
             " when (re-)joining.",
         )
     elif epoch == LEAVE_STATIC_EPOCH:
-        _refuse_if(request.instance_id is None, "InstanceId can't be null.")
+        _invalid_if(request.instance_id is None, "InstanceId can't be null.")
     else:
-        _refuse_if(epoch < LEAVE_EPOCH, "MemberEpoch is invalid.")
+        _invalid_if(epoch < LEAVE_EPOCH, "MemberEpoch is invalid.")
     texts = [request.member_id, request.instance_id, request.rack_id]
     texts += [request.subscribed_topic_regex, *(request.subscribed_topic_names or [])]
-    _refuse_if(not all(is_recordable(text or "") for text in texts), "A name is over 32 KiB.")
+    _invalid_if(not all(is_recordable(text or "") for text in texts), "A name is over 32 KiB.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -78,7 +78,7 @@ def check_request(
         )
 
 
-def _refuse_if(wrong: bool, why: str) -> None:
+def _invalid_if(wrong: bool, why: str) -> None:
     if wrong:
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
@@ -87,8 +87,8 @@ def _is_blank(text: str | None) -> bool:
     return text is not None and not text.strip()
 
 
-class Beat:
-    """One heartbeat, with who sent it. `member_id` is given to those who have none (v0)."""
+class ConsumerHeartbeat:
+    """One heartbeat and its client. A request without a member id (v0) gets a new one."""
 
     __slots__ = ("client_host", "client_id", "member_id", "request")
 
@@ -106,8 +106,8 @@ class Beat:
         self.client_host = client_host
 
     @property
-    def owned(self) -> frozenset[TopicPartition] | None:
-        """What the member says it holds; looked at only while there is something to reconcile."""
+    def owned(self) -> frozenset[TopicIdPartition] | None:
+        """What the member reports that it owns; only read while it has to be reconciled."""
         if self.request.topic_partitions is None:
             return None
         return frozenset(
@@ -117,8 +117,8 @@ class Beat:
         )
 
     @property
-    def says_all(self) -> bool:
-        """A request with every field set asks for the whole assignment in return."""
+    def is_full_request(self) -> bool:
+        """True if every field is set: such a request gets the whole assignment."""
         request = self.request
         return (
             request.rebalance_timeout != -1
@@ -130,45 +130,49 @@ class Beat:
         )
 
 
-def heartbeat(group: ConsumerGroup, beat: Beat, turn: Turn) -> ConsumerGroupHeartbeatResponse:
-    """KafkaError, before anything has changed, for whom the group does not know or trust."""
-    check_room(group, beat.member_id, turn)
-    member, is_new = _find_member(group, beat, turn)
+def heartbeat(
+    group: ConsumerGroup, beat: ConsumerHeartbeat, event: GroupEvent
+) -> ConsumerGroupHeartbeatResponse:
+    """KafkaError, before anything has changed, if the member is unknown or fenced."""
+    check_group_size(group, beat.member_id, event)
+    member, is_new = _find_member(group, beat, event)
     updated = _updated(member, beat)
     if updated.regex and updated.regex not in group.regexes:
-        matching(updated.regex, turn.topics)  # or an error
-    bump = _subscribe(group, member, updated, turn, is_new=is_new)
-    refresh(group, turn, bump=bump)
-    update_target(group, turn)
+        matching(updated.regex, event.topics)  # or an error
+    bump = _subscribe(group, member, updated, event, is_new=is_new)
+    refresh(group, event, bump=bump)
+    update_target(group, event)
     after = group.members[updated.member_id]
     if bump or not after.is_reconciled(group.target_epoch):
-        after = advance(group, after, beat.owned, turn, changed=bump)
-    group.prolong(after, turn)
+        after = advance(group, after, beat.owned, event, changed=bump)
+    group.prolong(after, event)
     response = ConsumerGroupHeartbeatResponse(
         member_id=after.member_id,
         member_epoch=after.member_epoch,
-        heartbeat_interval=turn.config.consumer.of_group(group.group_id).heartbeat_interval_ms,
+        heartbeat_interval=event.config.consumer.of_group(group.group_id).heartbeat_interval_ms,
     )
     changed = after.assigned is not member.assigned and after.assigned != member.assigned
-    if beat.request.member_epoch == JOIN_EPOCH or beat.says_all or changed:
+    if beat.request.member_epoch == JOIN_EPOCH or beat.is_full_request or changed:
         response.assignment = Assignment(as_topic_partitions(after.assigned))
     return response
 
 
-def check_room(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
-    if member_id not in group.members and len(group.members) >= turn.config.consumer.max_size:
+def check_group_size(group: ConsumerGroup, member_id: str, event: GroupEvent) -> None:
+    if member_id not in group.members and len(group.members) >= event.config.consumer.max_size:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             "The consumer group has reached its maximum capacity of "
-            f"{turn.config.consumer.max_size} members.",
+            f"{event.config.consumer.max_size} members.",
         )
 
 
-# -- who is asking
+# -- the member
 
 
-def _find_member(group: ConsumerGroup, beat: Beat, turn: Turn) -> tuple[ConsumerMember, bool]:
-    """The member, and whether it is new to the group. A static one may take its old place."""
+def _find_member(
+    group: ConsumerGroup, beat: ConsumerHeartbeat, event: GroupEvent
+) -> tuple[ConsumerGroupMember, bool]:
+    """The member, and True if it is new to the group. A static member may replace its old self."""
     request = beat.request
     joins = request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
@@ -176,28 +180,28 @@ def _find_member(group: ConsumerGroup, beat: Beat, turn: Turn) -> tuple[Consumer
         if member is None:
             if not joins:
                 raise unknown_member(group, beat.member_id)
-            return ConsumerMember(beat.member_id), True
+            return ConsumerGroupMember(beat.member_id), True
         _check_epoch(member, beat)
         return member, False
     member = static_member(group, request.instance_id)
     if joins:
         if member is None:
-            return ConsumerMember(beat.member_id), True
+            return ConsumerGroupMember(beat.member_id), True
         if member.classic is None:
             _check_released(member, request.instance_id, beat.member_id)
-        return take_over(group, member, beat.member_id, turn), False
+        return replace_static_member(group, member, beat.member_id, event), False
     member = check_static(group, request.instance_id, beat.member_id)
     _check_epoch(member, beat)
     return member, False
 
 
-def static_member(group: ConsumerGroup, instance_id: str) -> ConsumerMember | None:
+def static_member(group: ConsumerGroup, instance_id: str) -> ConsumerGroupMember | None:
     member_id = group.static_members.get(instance_id)
     return None if member_id is None else group.members[member_id]
 
 
-def check_static(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """The member of this instance, if it is the one that asks (KIP-345)."""
+def check_static(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerGroupMember:
+    """The member of this instance; KafkaError if the request is from another one (KIP-345)."""
     member = static_member(group, instance_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -217,7 +221,7 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> KafkaError:
     )
 
 
-def _check_released(member: ConsumerMember, instance_id: str, member_id: str) -> None:
+def _check_released(member: ConsumerGroupMember, instance_id: str, member_id: str) -> None:
     if member.member_epoch != LEAVE_STATIC_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -226,9 +230,9 @@ def _check_released(member: ConsumerMember, instance_id: str, member_id: str) ->
         )
 
 
-def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
-    """The epoch before is let pass from a member that holds no more than it may: the answer with
-    the new one may have been lost."""
+def _check_epoch(member: ConsumerGroupMember, beat: ConsumerHeartbeat) -> None:
+    """The previous epoch is accepted from a member that owns no more than it may, because the
+    response with the new epoch may have been lost."""
     epoch, known = beat.request.member_epoch, member.member_epoch
     if epoch in (JOIN_EPOCH, known):
         if member.state is MemberState.UNKNOWN and beat.owned != frozenset():
@@ -255,24 +259,24 @@ def _fenced(why: str) -> KafkaError:
     )
 
 
-def take_over(
-    group: ConsumerGroup, old: ConsumerMember, member_id: str, turn: Turn
-) -> ConsumerMember:
-    """An instance came back under another member id: it gets all that the old one had."""
+def replace_static_member(
+    group: ConsumerGroup, old: ConsumerGroupMember, member_id: str, event: GroupEvent
+) -> ConsumerGroupMember:
+    """An instance has rejoined under another member id: it gets all that the old member had."""
     new = replace(old, member_id=member_id, member_epoch=0, previous_epoch=0)
     target = group.target_of(old.member_id)
-    group.remove_member(old, turn)
-    group.put_member(new, turn)
-    group.put_target(member_id, target, turn)
-    group.put_current(new, turn)
+    group.remove_member(old, event)
+    group.put_member(new, event)
+    group.put_target(member_id, target, event)
+    group.put_current(new, event)
     return new
 
 
-# -- what it wants
+# -- its subscription
 
 
-def _updated(member: ConsumerMember, beat: Beat) -> ConsumerMember:
-    """The member with what this request says; what is null stays as it was."""
+def _updated(member: ConsumerGroupMember, beat: ConsumerHeartbeat) -> ConsumerGroupMember:
+    """The member with the fields of this request; null fields keep their values."""
     request = beat.request
     if (
         request.subscribed_topic_names is None
@@ -285,7 +289,7 @@ def _updated(member: ConsumerMember, beat: Beat) -> ConsumerMember:
         and beat.client_host == member.client_host
         and member.classic is None
     ):
-        return member  # as nearly every heartbeat is
+        return member  # as in nearly every heartbeat
     topics = member.topics
     if request.subscribed_topic_names is not None:
         named = frozenset(request.subscribed_topic_names)
@@ -310,46 +314,46 @@ def _updated(member: ConsumerMember, beat: Beat) -> ConsumerMember:
 
 def _subscribe(
     group: ConsumerGroup,
-    member: ConsumerMember,
-    updated: ConsumerMember,
-    turn: Turn,
+    member: ConsumerGroupMember,
+    updated: ConsumerGroupMember,
+    event: GroupEvent,
     *,
     is_new: bool,
 ) -> bool:
-    """Record what is new about a member; True if that changes what the group subscribes to."""
+    """Record a changed member; True if the subscription of the group changes."""
     if updated is member and not is_new:
         return False
-    group.put_member(updated, turn)
+    group.put_member(updated, event)
     if updated.regex and updated.regex not in group.regexes:
-        resolve(group, updated.regex, turn)
+        resolve(group, updated.regex, event)
     return updated.topics != member.topics or updated.regex != member.regex
 
 
 def advance(
     group: ConsumerGroup,
-    member: ConsumerMember,
-    owned: frozenset[TopicPartition] | None,
-    turn: Turn,
+    member: ConsumerGroupMember,
+    owned: frozenset[TopicIdPartition] | None,
+    event: GroupEvent,
     *,
     changed: bool,
-) -> ConsumerMember:
-    """One step towards the target, if there is one to take."""
+) -> ConsumerGroupMember:
+    """The member takes the next step towards its target, if it can."""
     goal = Goal(
         group.target_epoch,
         group.target_of(member.member_id),
         owned,
-        group.topic_ids(member, turn.topics),
+        group.topic_ids(member, event.topics),
         changed,
         lambda partition: group.is_free_for(member, partition),
     )
     after = reconcile(member, goal)
     if after is member:
         return member
-    group.put_current(after, turn)
+    group.put_current(after, event)
     if after.state is MemberState.UNREVOKED_PARTITIONS and after.classic is None:
-        group.set_timer(REBALANCE, after, after.rebalance_timeout_ms, turn)
+        group.set_timer(REBALANCE, after, after.rebalance_timeout_ms, event)
     else:
-        group.cancel_timer(REBALANCE, member.member_id, turn)
+        group.cancel_timer(REBALANCE, member.member_id, event)
     return after
 
 
@@ -357,9 +361,9 @@ def advance(
 
 
 def leave(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, turn: Turn
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, event: GroupEvent
 ) -> ConsumerGroupHeartbeatResponse:
-    """For good, or (-2) for a static member until its instance comes back or its session ends."""
+    """For good; with -2, until the static member rejoins or its session expires."""
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         if member is None:
@@ -373,20 +377,20 @@ def leave(
             assigned=dict.fromkeys(member.assigned, 0),
             revoking={},
         )
-        group.put_current(away, turn)
-        group.cancel_timer(REBALANCE, member.member_id, turn)
+        group.put_current(away, event)
+        group.cancel_timer(REBALANCE, member.member_id, event)
     else:
-        fence(group, [member], turn)
+        fence(group, [member], event)
     return ConsumerGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=request.member_epoch
     )
 
 
-def as_topic_partitions(assigned: Mapping[TopicPartition, int]) -> list[TopicPartitions]:
+def as_topic_partitions(assigned: Mapping[TopicIdPartition, int]) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id, indexes) for topic_id, indexes in by_topic(assigned)]
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[bytes, list[int]]]:
+def by_topic(partitions: Iterable[TopicIdPartition]) -> Iterable[tuple[bytes, list[int]]]:
     found: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):
         found.setdefault(topic_id, []).append(index)

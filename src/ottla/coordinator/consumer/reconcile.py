@@ -1,10 +1,10 @@
-"""How a member comes from what it owns to what it is to own, step by step (KIP-848).
+"""How a member gets from its current assignment to its target, step by step (KIP-848).
 
-    first   it gives up what it is not to own any more         UNREVOKED_PARTITIONS, old epoch
-    then    it gets what nobody else holds                     UNRELEASED_PARTITIONS, new epoch
+    first   it revokes partitions that are not in its target   UNREVOKED_PARTITIONS, old epoch
+    then    it gets the partitions that no other member owns   UNRELEASED_PARTITIONS, new epoch
     until   it has all of its target                           STABLE, new epoch
 
-So no partition has two owners at any time. Pure: a member goes in, a member comes out.
+So no partition ever has two owners. Pure functions: a member goes in, a member comes out.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.coordinator.consumer.member import (
-    Assigned,
-    ConsumerMember,
+    ConsumerGroupMember,
     MemberState,
-    Target,
-    TopicPartition,
+    PartitionEpochs,
+    PartitionSet,
+    TopicIdPartition,
 )
 from ottla.errors import ErrorCode, KafkaError
 
 
 class Goal(NamedTuple):
-    """Where a member is to go. `owned` is what it says it holds, None if it does not say."""
+    """A member's target. `owned` is what its heartbeat reports, None if it reports nothing."""
 
     epoch: int
-    target: Target
-    owned: Set[TopicPartition] | None
-    subscribed: Set[bytes]  # ids of the topics that it wants now
+    target: PartitionSet
+    owned: Set[TopicIdPartition] | None
+    subscribed: Set[bytes]  # ids of the topics that it subscribes to now
     subscription_changed: bool
-    is_free: Callable[[TopicPartition], bool]  # whether no other member holds it
+    is_free: Callable[[TopicIdPartition], bool]  # no other member owns it
 
 
-def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """The member after the next step, or the very same if there is none to take now."""
+def reconcile(member: ConsumerGroupMember, goal: Goal) -> ConsumerGroupMember:
+    """The member after its next step; the same object if it cannot take one now."""
     state = member.state
     if state is MemberState.STABLE:
         if member.member_epoch != goal.epoch:
@@ -56,10 +56,12 @@ def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
     return _advance(member, goal)
 
 
-def _advance(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    target = {each for each in goal.target if each[0] in goal.subscribed}
-    kept = {each: epoch for each, epoch in member.assigned.items() if each in target}
-    revoked = {each: epoch for each, epoch in member.assigned.items() if each not in target}
+def _advance(member: ConsumerGroupMember, goal: Goal) -> ConsumerGroupMember:
+    target = {partition for partition in goal.target if partition[0] in goal.subscribed}
+    kept = {partition: epoch for partition, epoch in member.assigned.items() if partition in target}
+    revoked = {
+        partition: epoch for partition, epoch in member.assigned.items() if partition not in target
+    }
     if revoked and _holds(goal, revoked):
         return replace(
             member,
@@ -68,10 +70,10 @@ def _advance(member: ConsumerMember, goal: Goal) -> ConsumerMember:
             assigned=kept,
             revoking=revoked,
         )
-    free = [each for each in target - kept.keys() if goal.is_free(each)]
+    free = [partition for partition in target - kept.keys() if goal.is_free(partition)]
     whole = len(kept) + len(free) == len(target)
-    for each in free:
-        kept[each] = goal.epoch
+    for partition in free:
+        kept[partition] = goal.epoch
     after = replace(
         member,
         state=MemberState.STABLE if whole else MemberState.UNRELEASED_PARTITIONS,
@@ -83,17 +85,19 @@ def _advance(member: ConsumerMember, goal: Goal) -> ConsumerMember:
     return member if after == member else after
 
 
-def _unsubscribe(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """It left topics: it gives them up at once, before there is another target."""
+def _unsubscribe(member: ConsumerGroupMember, goal: Goal) -> ConsumerGroupMember:
+    """It unsubscribed from topics, and revokes them at once, before there is a new target."""
     assigned = {
-        each: epoch for each, epoch in member.assigned.items() if each[0] in goal.subscribed
+        partition: epoch
+        for partition, epoch in member.assigned.items()
+        if partition[0] in goal.subscribed
     }
     if len(assigned) == len(member.assigned):
         return member
     revoking = dict(member.revoking)
-    for each, epoch in member.assigned.items():
-        if each not in assigned:
-            revoking[each] = epoch
+    for partition, epoch in member.assigned.items():
+        if partition not in assigned:
+            revoking[partition] = epoch
     if _holds(goal, revoking):
         return replace(
             member,
@@ -105,8 +109,8 @@ def _unsubscribe(member: ConsumerMember, goal: Goal) -> ConsumerMember:
     return replace(member, previous_epoch=member.member_epoch, assigned=assigned)
 
 
-def _holds(goal: Goal, partitions: Assigned) -> bool:
-    """Whether the member may still hold any of these; one that does not say may."""
+def _holds(goal: Goal, partitions: PartitionEpochs) -> bool:
+    """True if the member may still own any of these; one that reports nothing may."""
     if goal.owned is None:
         return True
     return not goal.owned.isdisjoint(partitions)

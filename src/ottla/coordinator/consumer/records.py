@@ -2,10 +2,10 @@
 
     3   group                ConsumerGroupMetadata            epoch, hash of what it subscribes to
     4   group                ConsumerGroupPartitionMetadata   before 4.1: only its tombstone matters
-    5   group, member        ...MemberMetadata                who it is and what it subscribes to
+    5   group, member        ...MemberMetadata                its client and its subscription
     6   group                ...TargetAssignmentMetadata      epoch and time of the target
-    7   group, member        ...TargetAssignmentMember        what it is to own
-    8   group, member        ...CurrentMemberAssignment       what it owns, and its epochs
+    7   group, member        ...TargetAssignmentMember        its target
+    8   group, member        ...CurrentMemberAssignment       its assignment and its epochs
     16  group, expression    ...RegularExpression             the topics that it matches
 
 Keys open with their type as int16 and are not flexible; values open with their version, 0, and are.
@@ -18,15 +18,15 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.coordinator.consumer.member import (
-    Assigned,
-    ClassicProtocol,
-    ConsumerMember,
+    ClassicMemberMetadata,
+    ConsumerGroupMember,
     MemberState,
-    Target,
-    TopicPartition,
+    PartitionEpochs,
+    PartitionSet,
+    TopicIdPartition,
 )
-from ottla.coordinator.outcome import RecordBytes
-from ottla.wire.primitives import (
+from ottla.coordinator.result import RecordBytes
+from ottla.wire.fields import (
     MalformedError,
     read_compact_bytes,
     read_compact_count,
@@ -66,7 +66,7 @@ _TAG: Final = 0  # the one tag that any of these structs has
 _LONG_TAG_SIZE: Final = 8
 
 
-class ConsumerKey(NamedTuple):
+class ConsumerGroupKey(NamedTuple):
     """`name` is a member id, a regular expression, or nothing."""
 
     type: int
@@ -74,17 +74,17 @@ class ConsumerKey(NamedTuple):
     name: str = ""
 
 
-class Metadata(NamedTuple):
+class ConsumerGroupMetadataValue(NamedTuple):
     epoch: int
     hash: int
 
 
-class TargetMetadata(NamedTuple):
+class TargetAssignmentMetadataValue(NamedTuple):
     epoch: int
     timestamp_ms: int
 
 
-class Resolved(NamedTuple):
+class ResolvedRegularExpression(NamedTuple):
     """The topics that an expression matches; `version` is that of the image that was looked at."""
 
     topics: frozenset[str]
@@ -103,16 +103,16 @@ def write_key(type_: int, group_id: str, name: str | None = None) -> bytes:
     return bytes(buffer)
 
 
-def read_consumer_key(data: bytes) -> ConsumerKey:
+def read_consumer_group_key(data: bytes) -> ConsumerGroupKey:
     (type_,) = _INT16.unpack_from(data, 0)
     group_id, position = read_string(data, 2)
     name = ""
     if type_ in (MEMBER, TARGET_MEMBER, CURRENT, REGEX):
         name, position = read_string(data, position)
-    return ConsumerKey(type_, group_id, name)
+    return ConsumerGroupKey(type_, group_id, name)
 
 
-# -- what is written
+# -- writing
 
 
 def metadata_record(group_id: str, epoch: int, hash_: int) -> RecordBytes:
@@ -121,7 +121,7 @@ def metadata_record(group_id: str, epoch: int, hash_: int) -> RecordBytes:
     return write_key(METADATA, group_id), bytes(value)
 
 
-def member_record(group_id: str, member: ConsumerMember) -> RecordBytes:
+def member_record(group_id: str, member: ConsumerGroupMember) -> RecordBytes:
     value = bytearray(_VERSION)
     write_compact_nullable_string(value, member.instance_id)
     write_compact_nullable_string(value, member.rack_id)
@@ -132,14 +132,14 @@ def member_record(group_id: str, member: ConsumerMember) -> RecordBytes:
     write_compact_nullable_string(value, member.regex)
     value += _INT32.pack(member.rebalance_timeout_ms)
     write_compact_nullable_string(value, member.assignor)
-    # Null is written out: what misses is to Kafka a classic member without protocols.
+    # Null is written out: to Kafka, a missing tag is a classic member without protocols.
     write_uvarint(value, 1)
     write_uvarint(value, _TAG)
     _write_sized(value, b"\x00" if member.classic is None else _classic_struct(member.classic))
     return write_key(MEMBER, group_id, member.member_id), bytes(value)
 
 
-def _classic_struct(classic: ClassicProtocol) -> bytes:
+def _classic_struct(classic: ClassicMemberMetadata) -> bytes:
     value = bytearray(b"\x01" + _INT32.pack(classic.session_timeout_ms))  # 1: it is not null
     write_compact_count(value, len(classic.protocols))
     for name, metadata in classic.protocols:
@@ -151,7 +151,7 @@ def _classic_struct(classic: ClassicProtocol) -> bytes:
 
 
 def _write_sized(value: bytearray, data: bytes) -> None:
-    """A tag's size is its own, not one more as that of a compact type."""
+    """The size of a tag is not incremented by one, unlike that of a compact type."""
     write_uvarint(value, len(data))
     value += data
 
@@ -162,14 +162,14 @@ def target_record(group_id: str, epoch: int, timestamp_ms: int) -> RecordBytes:
     return write_key(TARGET, group_id), bytes(value)
 
 
-def target_member_record(group_id: str, member_id: str, target: Target) -> RecordBytes:
+def target_member_record(group_id: str, member_id: str, target: PartitionSet) -> RecordBytes:
     value = bytearray(_VERSION)
     _write_partitions(value, target, None)
     value.append(0)
     return write_key(TARGET_MEMBER, group_id, member_id), bytes(value)
 
 
-def current_record(group_id: str, member: ConsumerMember) -> RecordBytes:
+def current_record(group_id: str, member: ConsumerGroupMember) -> RecordBytes:
     value = bytearray(_VERSION)
     value += _INT32.pack(member.member_epoch)
     value += _INT32.pack(member.previous_epoch)
@@ -180,7 +180,7 @@ def current_record(group_id: str, member: ConsumerMember) -> RecordBytes:
     return write_key(CURRENT, group_id, member.member_id), bytes(value)
 
 
-def regex_record(group_id: str, regex: str, resolved: Resolved) -> RecordBytes:
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegularExpression) -> RecordBytes:
     value = bytearray(_VERSION)
     write_compact_count(value, len(resolved.topics))
     write_compact_strings(value, sorted(resolved.topics))
@@ -199,7 +199,7 @@ def _write_long_tag(value: bytearray, number: int) -> None:
 
 
 def _write_partitions(
-    value: bytearray, partitions: Iterable[TopicPartition], epochs: Assigned | None
+    value: bytearray, partitions: Iterable[TopicIdPartition], epochs: PartitionEpochs | None
 ) -> None:
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, index in partitions:
@@ -221,17 +221,17 @@ def _write_partitions(
         _write_sized(value, bytes(tag))
 
 
-# -- what is read
+# -- reading
 
 
-def read_metadata(data: bytes) -> Metadata:
+def read_metadata(data: bytes) -> ConsumerGroupMetadataValue:
     _check_version(data)
-    return Metadata(*_read_int_and_tag(data))
+    return ConsumerGroupMetadataValue(*_read_int_and_tag(data))
 
 
-def read_target(data: bytes) -> TargetMetadata:
+def read_target(data: bytes) -> TargetAssignmentMetadataValue:
     _check_version(data)
-    return TargetMetadata(*_read_int_and_tag(data))
+    return TargetAssignmentMetadataValue(*_read_int_and_tag(data))
 
 
 def _read_int_and_tag(data: bytes) -> tuple[int, int]:
@@ -240,8 +240,8 @@ def _read_int_and_tag(data: bytes) -> tuple[int, int]:
     return number, _INT64.unpack(tag)[0] if tag else 0
 
 
-def read_member(member_id: str, data: bytes) -> ConsumerMember:
-    """Who it is; what it owns comes with another record."""
+def read_member(member_id: str, data: bytes) -> ConsumerGroupMember:
+    """The member without its assignment, which is in another record."""
     _check_version(data)
     instance_id, position = read_compact_nullable_string(data, 2)
     rack_id, position = read_compact_nullable_string(data, position)
@@ -253,7 +253,7 @@ def read_member(member_id: str, data: bytes) -> ConsumerMember:
     (rebalance_timeout_ms,) = _INT32.unpack_from(data, position)
     assignor, position = read_compact_nullable_string(data, position + 4)
     tag, _ = _one_tag(data, position)
-    return ConsumerMember(
+    return ConsumerGroupMember(
         member_id,
         instance_id=instance_id,
         rack_id=rack_id,
@@ -267,7 +267,7 @@ def read_member(member_id: str, data: bytes) -> ConsumerMember:
     )
 
 
-def _read_classic(data: bytes) -> ClassicProtocol:
+def _read_classic(data: bytes) -> ClassicMemberMetadata:
     (session_timeout_ms,) = _INT32.unpack_from(data, 1)
     count, position = read_compact_count(data, 5)
     protocols: list[tuple[str, bytes]] = []
@@ -276,24 +276,24 @@ def _read_classic(data: bytes) -> ClassicProtocol:
         metadata, position = read_compact_bytes(data, position)
         position = skip_tags(data, position)
         protocols.append((name, bytes(metadata)))
-    return ClassicProtocol(session_timeout_ms, tuple(protocols))
+    return ClassicMemberMetadata(session_timeout_ms, tuple(protocols))
 
 
-def read_target_member(data: bytes) -> Target:
+def read_target_member(data: bytes) -> PartitionSet:
     _check_version(data)
     return frozenset(_read_partitions(data, 2, 0)[0])
 
 
-class Current(NamedTuple):
+class CurrentAssignmentValue(NamedTuple):
     member_epoch: int
     previous_epoch: int
     state: MemberState
-    assigned: Assigned
-    revoking: Assigned
+    assigned: PartitionEpochs
+    revoking: PartitionEpochs
 
 
-def read_current(data: bytes) -> Current:
-    """Before 4.3 there are no assignment epochs: then it is the member's that counts."""
+def read_current(data: bytes) -> CurrentAssignmentValue:
+    """Before 4.3 there are no assignment epochs, and the member's epoch stands for them."""
     _check_version(data)
     (member_epoch,) = _INT32.unpack_from(data, 2)
     (previous_epoch,) = _INT32.unpack_from(data, 6)
@@ -301,7 +301,7 @@ def read_current(data: bytes) -> Current:
     assigned, position = _read_partitions(data, 11, member_epoch)
     revoking, position = _read_partitions(data, position, member_epoch)
     known = state in MemberState.__members__.values()
-    return Current(
+    return CurrentAssignmentValue(
         member_epoch,
         previous_epoch,
         MemberState(state) if known else MemberState.UNKNOWN,
@@ -310,19 +310,19 @@ def read_current(data: bytes) -> Current:
     )
 
 
-def read_regex(data: bytes) -> Resolved:
+def read_regex(data: bytes) -> ResolvedRegularExpression:
     _check_version(data)
     count, position = read_compact_count(data, 2)
     topics, position = read_compact_strings(data, position, count)
     (version,) = _INT64.unpack_from(data, position)
     (timestamp_ms,) = _INT64.unpack_from(data, position + 8)
-    return Resolved(frozenset(topics), version, timestamp_ms)
+    return ResolvedRegularExpression(frozenset(topics), version, timestamp_ms)
 
 
 def _read_partitions(
     data: bytes, position: int, epoch: int
-) -> tuple[dict[TopicPartition, int], int]:
-    partitions: dict[TopicPartition, int] = {}
+) -> tuple[dict[TopicIdPartition, int], int]:
+    partitions: dict[TopicIdPartition, int] = {}
     count, position = read_compact_count(data, position)
     for _ in range(count):
         topic_id = data[position : position + 16]

@@ -1,13 +1,12 @@
-"""Regular expressions of clients, matched in time linear in the name: those of subscriptions
-(KIP-848), and of transactional ids (KIP-1152).
+"""Regular expressions of clients, matched in time linear in the length of the name: those of
+subscriptions (KIP-848), and of transactional ids (KIP-1152).
 
-Kafka takes RE2's syntax, which has no backreferences and no look-around, so that no expression of a
-client can hold a coordinator up. Python's `re` backtracks; hence this small machine, for the
-characters that the names are made of. Understood are literals, `.`, classes, groups, `|`, `*`,
-`+`, `?`, `{m,n}` (also lazy: what is matched is the same), `^`, `$`, `\\A`, `\\z`, `\\d`, `\\w`,
-`\\s` and their opposites, `\\Q...\\E`, `(?i)` and `(?:...)`. What RE2 has beyond that (`\\b`,
-`\\p`, named classes and groups) is refused with INVALID_REGULAR_EXPRESSION. An expression matches a
-whole name.
+Kafka uses RE2's syntax, which has no backreferences and no look-around, so no expression of a
+client can block a coordinator. Python's `re` backtracks; hence this small automaton, over the
+characters of names. It supports literals, `.`, classes, groups, `|`, `*`, `+`, `?`, `{m,n}` (also
+lazy, which matches the same), `^`, `$`, `\\A`, `\\z`, `\\d`, `\\w`, `\\s` and their opposites,
+`\\Q...\\E`, `(?i)` and `(?:...)`. What RE2 has beyond that (`\\b`, `\\p`, named classes and
+groups) is refused with INVALID_REGULAR_EXPRESSION. An expression matches a whole name.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ PATTERN_SIZE_MAX: Final = 4_096  # characters
 REPEAT_MAX: Final = 1_000  # RE2's own limit
 PROGRAM_SIZE_MAX: Final = 10_000  # steps
 DEPTH_MAX: Final = 100  # groups in groups
-WORK_MAX: Final = 200_000  # steps looked at for all names together; those remembered are free
-STEP_WORK: Final = 4  # of remembering one
+WORK_MAX: Final = 200_000  # steps visited for all names together; cached ones are free
+STEP_WORK: Final = 4  # to cache one
 
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
-_NONE: Final[frozenset[str]] = frozenset()
+_NO_CHARACTERS: Final[frozenset[str]] = frozenset()
 _CLASSES: Final = {  # and their opposites, by the capital letter
     "d": frozenset(string.digits),
     "w": frozenset(string.ascii_letters + string.digits + "_"),
@@ -35,21 +34,21 @@ _CLASSES: Final = {  # and their opposites, by the capital letter
 _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 
 
-class _One(NamedTuple):
+class _Characters(NamedTuple):
     """One character of these."""
 
     characters: frozenset[str]
 
 
-class _Several(NamedTuple):
+class _Sequence(NamedTuple):
     parts: tuple[Node, ...]
 
 
-class _Either(NamedTuple):
+class _Alternation(NamedTuple):
     choices: tuple[Node, ...]
 
 
-class _Repeat(NamedTuple):
+class _Repetition(NamedTuple):
     part: Node
     least: int
     most: int | None
@@ -59,13 +58,13 @@ class _Anchor(NamedTuple):
     at_end: bool
 
 
-Node: TypeAlias = "_One | _Several | _Either | _Repeat | _Anchor"
+Node: TypeAlias = "_Characters | _Sequence | _Alternation | _Repetition | _Anchor"
 
-_EMPTY: Final = _Several(())
+_EMPTY: Final = _Sequence(())
 
 
-class Pattern:
-    """KafkaError INVALID_REGULAR_EXPRESSION if it is none."""
+class RegexPattern:
+    """A compiled expression; INVALID_REGULAR_EXPRESSION if it is invalid."""
 
     __slots__ = ("_program", "_start", "_states", "_work", "text")
 
@@ -74,7 +73,7 @@ class Pattern:
         self.text = text
         self._work = 0
         try:
-            self._program = _Program(_Parser(text, alphabet).parse())
+            self._program = _Program(_RegexParser(text, alphabet).parse())
         except _SyntaxError as error:
             raise self._invalid(str(error)) from error
         self._states: dict[frozenset[int], _State] = {}
@@ -87,7 +86,7 @@ class Pattern:
         )
 
     def matches(self, name: str) -> bool:
-        """KafkaError once all names together have taken more work than any sound one needs."""
+        """KafkaError once all names together have taken too much work (`WORK_MAX`)."""
         if not name:
             return self._program.end in self._program.follow([0], at_start=True, at_end=True)
         here = self._start
@@ -116,7 +115,7 @@ class Pattern:
         return ends
 
     def _follow(self, here: _State, character: str, *, at_end: bool) -> frozenset[int]:
-        """What was not remembered. The work is the limit to what is."""
+        """Compute a step that is not cached. The limit of work also limits the cache."""
         program = self._program
         steps = program.follow(program.after(here.steps, character), at_end=at_end)
         self._work += STEP_WORK + len(here.steps) + len(steps)
@@ -126,14 +125,14 @@ class Pattern:
 
 
 class _State:
-    """Where a name can be in the program, and where each character leads from there."""
+    """A set of steps of the program, and the states that each character leads to."""
 
     __slots__ = ("after", "ends", "steps")
 
     def __init__(self, steps: frozenset[int]) -> None:
         self.steps = steps
         self.after: dict[str, _State] = {}
-        self.ends: dict[str, bool] = {}  # whether a name that ends so matches
+        self.ends: dict[str, bool] = {}  # does a name that ends with this character match?
 
 
 class _SyntaxError(Exception):
@@ -141,50 +140,50 @@ class _SyntaxError(Exception):
 
 
 class _Program:
-    """Steps with an edge on characters (`takes`), or with free edges (`goes`)."""
+    """An automaton: steps with an edge on `characters`, or with `epsilon` edges."""
 
-    __slots__ = ("anchors", "end", "goes", "takes")
+    __slots__ = ("anchors", "characters", "end", "epsilon")
 
     def __init__(self, node: Node) -> None:
-        self.takes: list[frozenset[str]] = [_NONE]
-        self.goes: list[list[int]] = [[]]
-        self.anchors: dict[int, bool] = {}  # a step that is free only there: at the end?
+        self.characters: list[frozenset[str]] = [_NO_CHARACTERS]
+        self.epsilon: list[list[int]] = [[]]
+        self.anchors: dict[int, bool] = {}  # steps to pass only at the start, or (True) at the end
         self.end = self._add(node, 0)
 
     def _step(self) -> int:
-        if len(self.goes) >= PROGRAM_SIZE_MAX:
+        if len(self.epsilon) >= PROGRAM_SIZE_MAX:
             raise _SyntaxError("it is too large")
-        self.takes.append(_NONE)
-        self.goes.append([])
-        return len(self.goes) - 1
+        self.characters.append(_NO_CHARACTERS)
+        self.epsilon.append([])
+        return len(self.epsilon) - 1
 
     def _add(self, node: Node, start: int) -> int:
-        """The steps of a node, from this step on; the one where it is done."""
+        """Add the steps of a node, from this step on; returns the step where it ends."""
         match node:
-            case _One(characters):
-                step = self._step()  # a step of its own, for `start` may have other edges
-                self.goes[start].append(step)
-                self.takes[step] = characters
+            case _Characters(characters):
+                step = self._step()  # a separate step, because `start` may have other edges
+                self.epsilon[start].append(step)
+                self.characters[step] = characters
                 return self._step()  # always the next one: see `after`
-            case _Several(parts):
+            case _Sequence(parts):
                 for part in parts:
                     start = self._add(part, start)
                 return start
-            case _Either(choices):
+            case _Alternation(choices):
                 end = self._step()
                 for choice in choices:
                     first = self._step()
-                    self.goes[start].append(first)
-                    self.goes[self._add(choice, first)].append(end)
+                    self.epsilon[start].append(first)
+                    self.epsilon[self._add(choice, first)].append(end)
                 return end
             case _Anchor(at_end):
                 step = self._step()
-                self.goes[start].append(step)
+                self.epsilon[start].append(step)
                 self.anchors[step] = at_end
                 end = self._step()
-                self.goes[step].append(end)
+                self.epsilon[step].append(end)
                 return end
-            case _Repeat(part, least, most):
+            case _Repetition(part, least, most):
                 return self._add_repeat(part, least, most, start)
 
     def _add_repeat(self, part: Node, least: int, most: int | None, start: int) -> int:
@@ -192,24 +191,24 @@ class _Program:
             start = self._add(part, start)
         if most is None:
             loop = self._step()
-            self.goes[start].append(loop)
-            self.goes[self._add(part, loop)].append(loop)
+            self.epsilon[start].append(loop)
+            self.epsilon[self._add(part, loop)].append(loop)
             end = self._step()
-            self.goes[loop].append(end)
+            self.epsilon[loop].append(end)
             return end
         ends = [start]
         for _ in range(most - least):
             first = self._step()
-            self.goes[start].append(first)
+            self.epsilon[start].append(first)
             start = self._add(part, first)
             ends.append(start)
         end = self._step()
-        for each in ends:
-            self.goes[each].append(end)
+        for step in ends:
+            self.epsilon[step].append(end)
         return end
 
     def after(self, steps: Iterable[int], character: str) -> list[int]:
-        return [step + 1 for step in steps if character in self.takes[step]]
+        return [step + 1 for step in steps if character in self.characters[step]]
 
     def follow(
         self, steps: Iterable[int], *, at_start: bool = False, at_end: bool = False
@@ -222,14 +221,14 @@ class _Program:
             anchor = self.anchors.get(step)
             if anchor is not None and not (at_end if anchor else at_start):
                 continue
-            for there in self.goes[step]:
+            for there in self.epsilon[step]:
                 if there not in found:
                     found.add(there)
                     waiting.append(there)
         return frozenset(found)
 
 
-class _Parser:
+class _RegexParser:
     """Recursive descent, one method for each level of precedence."""
 
     def __init__(self, text: str, alphabet: frozenset[str]) -> None:
@@ -242,7 +241,7 @@ class _Parser:
         self.any_case = False
 
     def parse(self) -> Node:
-        node = self._either()
+        node = self._alternation()
         if self.position < len(self.text):
             raise _SyntaxError("unexpected )")
         return node
@@ -257,27 +256,27 @@ class _Parser:
         self.position += 1
         return character
 
-    def _takes(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
         if not self.text.startswith(text, self.position):
             return False
         self.position += len(text)
         return True
 
-    def _either(self) -> Node:
-        choices = [self._several()]
-        while self._takes("|"):
-            choices.append(self._several())
-        return choices[0] if len(choices) == 1 else _Either(tuple(choices))
+    def _alternation(self) -> Node:
+        choices = [self._sequence()]
+        while self._accept("|"):
+            choices.append(self._sequence())
+        return choices[0] if len(choices) == 1 else _Alternation(tuple(choices))
 
-    def _several(self) -> Node:
+    def _sequence(self) -> Node:
         parts: list[Node] = []
         while self._peek() and self._peek() not in "|)":
-            part = self._repeated()
+            part = self._repetition()
             if part != _EMPTY:
                 parts.append(part)
-        return _Several(tuple(parts))
+        return _Sequence(tuple(parts))
 
-    def _repeated(self) -> Node:
+    def _repetition(self) -> Node:
         node = self._atom()
         repeated = False
         while (bounds := self._bounds()) is not None:
@@ -286,33 +285,33 @@ class _Parser:
             if isinstance(node, _Anchor):
                 raise _SyntaxError("missing argument to repetition operator")
             repeated = True
-            if node != _EMPTY:  # nothing, a thousand times a thousand times, is not counted out
-                node = _Repeat(node, *bounds)
-            self._takes("?")  # lazy
+            if node != _EMPTY:  # nothing, a thousand times a thousand times, would be expanded
+                node = _Repetition(node, *bounds)
+            self._accept("?")  # lazy
         return node
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        if self._takes("*"):
+        if self._accept("*"):
             return 0, None
-        if self._takes("+"):
+        if self._accept("+"):
             return 1, None
-        if self._takes("?"):
+        if self._accept("?"):
             return 0, 1
         start = self.position
-        if self._takes("{"):
+        if self._accept("{"):
             end = self.text.find("}", start)
             least, comma, most = self.text[start + 1 : max(end, 0)].partition(",")
             if end >= 0 and least.isdecimal() and (not most or most.isdecimal()):
                 self.position = end + 1
                 return _checked(int(least), int(most) if most else None if comma else int(least))
-            self.position = start  # as in RE2, a brace that bounds nothing is a brace
+            self.position = start  # as in RE2, a brace without bounds is a literal
         return None
 
     def _atom(self) -> Node:
         character = self._take()
         match character:
             case ".":
-                return _One(self.alphabet - {"\n"})
+                return _Characters(self.alphabet - {"\n"})
             case "^":
                 return _Anchor(at_end=False)
             case "$":
@@ -320,29 +319,29 @@ class _Parser:
             case "(":
                 return self._group()
             case "[":
-                return _One(self._class())
+                return _Characters(self._class())
             case "\\":
                 return self._escaped()
             case "*" | "+" | "?":
                 raise _SyntaxError("missing argument to repetition operator")
-        return _One(self._cased(character))
+        return _Characters(self._cased(character))
 
     def _group(self) -> Node:
         self.depth += 1
         if self.depth > DEPTH_MAX:
             raise _SyntaxError(f"it has more than {DEPTH_MAX} groups in each other")
         any_case = self.any_case
-        if self._takes("?"):
-            if self._takes("i)"):
+        if self._accept("?"):
+            if self._accept("i)"):
                 self.any_case = True
                 self.depth -= 1
                 return _EMPTY
-            if self._takes("i:"):
+            if self._accept("i:"):
                 self.any_case = True
-            elif not self._takes(":"):
+            elif not self._accept(":"):
                 raise _SyntaxError(f"invalid or unsupported group (?{self._peek()}")
-        node = self._either()
-        if not self._takes(")"):
+        node = self._alternation()
+        if not self._accept(")"):
             raise _SyntaxError("missing closing )")
         self.any_case = any_case
         self.depth -= 1
@@ -358,8 +357,8 @@ class _Parser:
             end = self.text.find("\\E", self.position)
             literal = self.text[self.position : end if end >= 0 else len(self.text)]
             self.position += len(literal) + (2 if end >= 0 else 0)
-            return _Several(tuple(_One(self._cased(each)) for each in literal))
-        return _One(self._escape(character))
+            return _Sequence(tuple(_Characters(self._cased(character)) for character in literal))
+        return _Characters(self._escape(character))
 
     def _escape(self, character: str) -> frozenset[str]:
         if character in _CLASSES:
@@ -373,7 +372,7 @@ class _Parser:
         return self._cased(character)
 
     def _class(self) -> frozenset[str]:
-        negated = self._takes("^")
+        negated = self._accept("^")
         found: set[str] = set()
         first = True
         while first or self._peek() != "]":
@@ -394,9 +393,9 @@ class _Parser:
                 high = self._take() if high == "\\" else high
                 if high < low:
                     raise _SyntaxError(f"invalid character class range {low}-{high}")
-            for each in self.alphabet:
-                if low <= each <= high:
-                    found |= self._cased(each)
+            for character in self.alphabet:
+                if low <= character <= high:
+                    found |= self._cased(character)
         self._take()
         return self.alphabet - found if negated else frozenset(found)
 

@@ -1,8 +1,8 @@
-"""From what members subscribe to, to the group's epoch and its target.
+"""From the subscriptions of the members to the epoch and the target of the group.
 
-A group's epoch goes up when what its members want changes, or when the topics they want do: a
-topic appears, grows or goes. The target of an epoch is computed once, at the first heartbeat that
-finds it missing, and not more often than the assignment interval allows.
+The epoch of a group rises when the subscriptions of its members change, or the topics that they
+subscribe to: one is created, deleted, or gets partitions. The target of an epoch is computed once,
+at the first heartbeat that finds it missing, and no more often than the assignment interval allows.
 """
 
 from __future__ import annotations
@@ -10,95 +10,84 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import lru_cache, partial
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from ottla.coordinator.consumer.assignors import ASSIGNORS, Assignor, Subscriber
 from ottla.coordinator.consumer.group import ConsumerGroup
-from ottla.coordinator.consumer.member import Target
-from ottla.coordinator.consumer.records import Resolved
-from ottla.coordinator.consumer.regex import Pattern
-from ottla.coordinator.kinds import Topics
-from ottla.coordinator.outcome import Turn
+from ottla.coordinator.consumer.member import PartitionSet
+from ottla.coordinator.consumer.records import ResolvedRegularExpression
+from ottla.coordinator.consumer.regex import RegexPattern
+from ottla.coordinator.group_event import GroupEvent
+from ottla.coordinator.group_type import TopicsImage, metadata_hash
 from ottla.errors import KafkaError
 
-# Subscriptions of all members together: so many are assigned in 10 to 30 ms.
+# Subscriptions of all members together; to assign so many takes 10 to 30 ms.
 ASSIGNED_AT_ONCE_MAX: Final = 20_000
 NO_NAMES: Final[frozenset[str]] = frozenset()
 
 _log = logging.getLogger("ottla.coordinator")
 
 
-def refresh(group: ConsumerGroup, turn: Turn, *, bump: bool) -> None:
-    """Look at the topics again if they or the subscriptions changed; then the epoch goes up."""
-    if group.seen is turn.topics and not bump:
+def refresh(group: ConsumerGroup, event: GroupEvent, *, bump: bool) -> None:
+    """Raise the epoch if the subscriptions changed, or the topics that they name."""
+    if group.seen is event.topics and not bump:
         return
     for regex in group.unused_regexes():
-        group.remove_regex(regex, turn)
-    if group.seen is not turn.topics:
+        group.remove_regex(regex, event)
+    if group.seen is not event.topics:
         for regex in list(group.regexes):
-            _resolve_again(group, regex, turn)
-        metadata_hash = hash_of(group.subscribed_names(), turn.topics)
-        group.seen = turn.topics
+            _resolve_again(group, regex, event)
+        new_hash = metadata_hash(group.subscribed_names(), event.topics)
+        group.seen = event.topics
     else:
-        metadata_hash = group.metadata_hash
-    if bump or metadata_hash != group.metadata_hash:
-        group.bump_epoch(metadata_hash, turn)
+        new_hash = group.metadata_hash
+    if bump or new_hash != group.metadata_hash:
+        group.bump_epoch(new_hash, event)
 
 
-def resolve(group: ConsumerGroup, regex: str, turn: Turn) -> None:
-    """Which topics an expression of this group matches; recorded if that is something new."""
-    topics = matching(regex, turn.topics)
+def resolve(group: ConsumerGroup, regex: str, event: GroupEvent) -> None:
+    """Resolve a regular expression of this group; recorded if its topics have changed."""
+    topics = matching(regex, event.topics)
     before = group.regexes.get(regex)
     if before is None or before.topics != topics:
         version = 0 if before is None else before.version + 1
-        group.put_regex(regex, Resolved(topics, version, turn.now_ms), turn)
+        group.put_regex(regex, ResolvedRegularExpression(topics, version, event.now_ms), event)
 
 
-def _resolve_again(group: ConsumerGroup, regex: str, turn: Turn) -> None:
-    """Once it is subscribed to, an expression can fail only its own members, not their group."""
+def _resolve_again(group: ConsumerGroup, regex: str, event: GroupEvent) -> None:
+    """An expression that fails later must not fail the heartbeats of other members."""
     try:
-        resolve(group, regex, turn)
+        resolve(group, regex, event)
     except KafkaError as error:
-        _log.warning("group %s keeps the topics that it had: %s", group.group_id, error.message)
+        _log.warning(
+            "Group %s: failed to resolve regular expression %r, keeping its previous topics: %s",
+            group.group_id,
+            regex,
+            error.message,
+        )
 
 
 @lru_cache(maxsize=16)
-def matching(regex: str, topics: Topics) -> frozenset[str]:
-    """The names of topics that an expression matches; KafkaError if it is none, or takes too long.
+def matching(regex: str, topics: TopicsImage) -> frozenset[str]:
+    """The topics that an expression matches; KafkaError if it is invalid, or takes too long.
 
-    Remembered, as it is asked for more than once when an expression is new, and by many groups.
+    Cached, because a new expression is resolved more than once, and by many groups.
     """
-    pattern = Pattern(regex)
+    pattern = RegexPattern(regex)
     return frozenset(name for name in topics.by_name if pattern.matches(name))
 
 
-def hash_of(names: set[str], topics: Topics) -> int:
-    """A number that changes when any of these topics does. 0 is that of no topics.
-
-    Kafka's is another function. A group that comes from there has its epoch raised once.
-    """
-    known = topics.by_name
-    found = sorted((name, known[name]) for name in names if name in known)
-    if not found:
-        return 0
-    digest = blake2b(digest_size=8)
-    for name, topic in found:
-        digest.update(name.encode() + b"\0" + topic.id + topic.partition_count.to_bytes(4, "big"))
-    return int.from_bytes(digest.digest(), "big", signed=True)
-
-
-def update_target(group: ConsumerGroup, turn: Turn) -> None:
-    """Compute the target of the group's epoch, if that has not been done and may be done now."""
+def update_target(group: ConsumerGroup, event: GroupEvent) -> None:
+    """Compute the target of the group's epoch, unless it exists or it is too soon."""
     if group.target_epoch >= group.epoch:
         return
-    interval_ms = turn.config.consumer.of_group(group.group_id).assignment_interval_ms
+    interval_ms = event.config.consumer.of_group(group.group_id).assignment_interval_ms
     if group.target_timestamp_ms > 0:
-        passed_ms = turn.now_ms - group.target_timestamp_ms
-        if 0 <= passed_ms < interval_ms:  # below 0 the clock was set back, who knows how far
+        passed_ms = event.now_ms - group.target_timestamp_ms
+        if 0 <= passed_ms < interval_ms:  # below 0 the clock was set back, by whatever time
             return
     regexes = {regex: resolved.topics for regex, resolved in group.regexes.items()}
-    wishes = [
+    subscriptions = [
         MemberSubscription(
             member.member_id,
             member.instance_id,
@@ -108,65 +97,67 @@ def update_target(group: ConsumerGroup, turn: Turn) -> None:
         )
         for member in group.members.values()
     ]
-    compute = partial(_assigned, ASSIGNORS[assignor_of(group, turn)], wishes, turn.topics)
-    size = sum(len(wish.names) + len(wish.matched) for wish in wishes)
-    first = group.target_epoch == 0  # without any target no member has an epoch
-    if first or size <= ASSIGNED_AT_ONCE_MAX or not turn.config.consumer.assigns_elsewhere:
-        group.set_targets(compute(), turn)
+    compute = partial(_assign, ASSIGNORS[assignor_of(group, event)], subscriptions, event.topics)
+    size = sum(
+        len(subscription.names) + len(subscription.matched) for subscription in subscriptions
+    )
+    first = group.target_epoch == 0  # without a target no member can have an epoch
+    if first or size <= ASSIGNED_AT_ONCE_MAX or not event.config.consumer.assigns_elsewhere:
+        group.set_targets(compute(), event)
     else:
-        _assign_elsewhere(group, compute, turn)
+        _assign_elsewhere(group, compute, event)
 
 
 def _assign_elsewhere(
-    group: ConsumerGroup, compute: Callable[[], dict[str, Target]], turn: Turn
+    group: ConsumerGroup, compute: Callable[[], dict[str, PartitionSet]], event: GroupEvent
 ) -> None:
-    """Until it is computed the target of before holds, as it does within the assignment interval;
-    the next heartbeat of any member takes it over, if it is still that of the group."""
+    """Until then the previous target holds, as it does within the assignment interval. The next
+    heartbeat of any member takes the new one over, if the group's epoch is still the same."""
     epoch = group.epoch
     if group.assigned is not None:
         of_epoch, targets = group.assigned
         group.assigned = None
         if of_epoch == epoch and targets.keys() == group.members.keys():
-            group.set_targets(targets, turn)
+            group.set_targets(targets, event)
             return
-    if group.assigning:  # one at a time: while members come, each of them raises the epoch
+    if group.is_assigning:  # one at a time: while members join, each of them raises the epoch
         return
-    group.assigning = True
+    group.is_assigning = True
 
-    def take(targets: dict[str, Target] | None) -> None:
-        group.assigning = False
+    def take(targets: dict[str, PartitionSet] | None) -> None:
+        group.is_assigning = False
         group.assigned = None if targets is None else (epoch, targets)
 
-    turn.outcome.work.append((compute, take))
+    event.result.work.append((compute, take))
 
 
-def assignor_of(group: ConsumerGroup, turn: Turn) -> str:
+def assignor_of(group: ConsumerGroup, event: GroupEvent) -> str:
     preferred = group.preferred_assignor
     if preferred is not None and preferred in ASSIGNORS:
         return preferred
-    return turn.config.consumer.assignors[0]
+    return event.config.consumer.assignors[0]
 
 
 class MemberSubscription(NamedTuple):
-    """What one member wants, as it was when the work began."""
+    """The subscription of one member when the computation began."""
 
     member_id: str
     instance_id: str | None
     names: frozenset[str]
     matched: frozenset[str]  # by its expression
-    target: Target
+    target: PartitionSet
 
 
-def _assigned(
-    assign: Assignor, wishes: list[MemberSubscription], topics: Topics
-) -> dict[str, Target]:
-    """Pure, so that it can be done anywhere. Most members of a group subscribe to the same, which
-    then is looked up once."""
+def _assign(
+    assign: Assignor, subscriptions: list[MemberSubscription], topics: TopicsImage
+) -> dict[str, PartitionSet]:
+    """Pure, so that any thread can run it. Most members of a group have the same subscription, so
+    its topics are looked up once."""
     known = topics.by_name
     counts = {view.id: view.partition_count for view in known.values()}
     ids: dict[tuple[frozenset[str], frozenset[str]], frozenset[bytes]] = {}
     subscribers = []
-    for member_id, instance_id, names, matched, target in wishes:
+    for member_id, instance_id, names, matched, target in subscriptions:
         wanted = names, matched
         if wanted not in ids:
             ids[wanted] = frozenset(known[name].id for name in names | matched if name in known)

@@ -1,101 +1,102 @@
-"""Who reads which partitions of a share group: Kafka's `simple` assignor (KIP-932).
+"""Which member reads which partitions of a share group: Kafka's `simple` assignor (KIP-932).
 
-Every partition has somebody, every member has something: with more members than partitions some
-share one, as evenly as it goes. What a member has it keeps, as far as that is fair.
+Every partition has a member, and every member a partition: with more members than partitions some
+members share one, as evenly as possible. Members keep what they have, as far as that is fair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.coordinator.share.keys import Partitions
+from ottla.coordinator.share.group_records import Partitions
 
-TopicPartition = tuple[bytes, int]
-
-
-def assign(
-    members: Mapping[str, frozenset[bytes]],
-    partitions: Iterable[TopicPartition],
-    before: Mapping[str, Partitions],
-) -> dict[str, Partitions]:
-    """`members` name the topics that they want; `before` is what they have."""
-    wanted = sorted(
-        each for each in partitions if any(each[0] in topics for topics in members.values())
-    )
-    readers: dict[TopicPartition, list[str]] = {each: [] for each in wanted}
-    given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in sorted(members)}
-    if wanted:
-        _keep(members, before, readers, given)
-        _fill_partitions(members, readers, given)
-        _fill_members(members, readers, given)
-    return {member_id: _by_topic(each) for member_id, each in given.items()}
+TopicIdPartition = tuple[bytes, int]
 
 
-def _keep(
-    members: Mapping[str, frozenset[bytes]],
-    before: Mapping[str, Partitions],
-    readers: dict[TopicPartition, list[str]],
-    given: dict[str, list[TopicPartition]],
-) -> None:
-    """What may stay where it is: at most everybody's fair part, one more for as many as it takes.
+class SimpleAssignor:
+    """`subscriptions` are topic ids by member; `before` is the assignment to stay close to."""
 
-    With enough partitions it is members who have several, else partitions.
-    """
-    few_members = len(given) <= len(readers)
-    fair, more = divmod(len(readers), len(given))
-    if not few_members:
-        shared, more = divmod(len(given), len(readers))
-    for member_id, taken in given.items():
-        for topic_id, indexes in before.get(member_id, {}).items():
-            if topic_id not in members[member_id]:
-                continue
-            for index in indexes:
-                each = (topic_id, index)
-                if each not in readers:
+    def __init__(
+        self,
+        subscriptions: Mapping[str, frozenset[bytes]],
+        partitions: Iterable[TopicIdPartition],
+        before: Mapping[str, Partitions],
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._before = before
+        topics = frozenset().union(*subscriptions.values())
+        self._members: dict[TopicIdPartition, list[str]] = {
+            partition: [] for partition in sorted(partitions) if partition[0] in topics
+        }
+        self._assigned: dict[str, list[TopicIdPartition]] = {
+            member_id: [] for member_id in sorted(subscriptions)
+        }
+
+    def assign(self) -> dict[str, Partitions]:
+        if self._members:
+            self._keep()
+            self._fill_partitions()
+            self._fill_members()
+        return {
+            member_id: _by_topic(partitions) for member_id, partitions in self._assigned.items()
+        }
+
+    def _keep(self) -> None:
+        """Keep at most a fair share for each, and one more for as many as it takes.
+
+        With enough partitions members have several of them; else partitions have several members.
+        """
+        few_members = len(self._assigned) <= len(self._members)
+        fair, extra = divmod(len(self._members), len(self._assigned))
+        if not few_members:
+            shared, extra = divmod(len(self._assigned), len(self._members))
+        for member_id, taken in self._assigned.items():
+            for partition in self._former(member_id):
+                members = self._members[partition]
+                count, most = (len(taken), fair) if few_members else (len(members), shared)
+                if members if few_members else taken:
                     continue
-                count, most = (len(taken), fair) if few_members else (len(readers[each]), shared)
-                if not few_members and taken:
-                    continue
-                if few_members and readers[each]:
-                    continue
-                if count == most and more:
-                    more -= 1
+                if count == most and extra:
+                    extra -= 1
                 elif count >= most:
                     continue
-                taken.append(each)
-                readers[each].append(member_id)
+                taken.append(partition)
+                members.append(member_id)
+
+    def _former(self, member_id: str) -> Iterable[TopicIdPartition]:
+        """What the member had, of what it still subscribes to and what still exists."""
+        for topic_id, indexes in self._before.get(member_id, {}).items():
+            if topic_id in self._subscriptions[member_id]:
+                for index in indexes:
+                    if (topic_id, index) in self._members:
+                        yield topic_id, index
+
+    def _fill_partitions(self) -> None:
+        """A partition without a member goes to the subscriber that has the fewest partitions."""
+        for partition, members in self._members.items():
+            if not members:
+                subscribers = [
+                    member_id
+                    for member_id in self._assigned
+                    if partition[0] in self._subscriptions[member_id]
+                ]
+                chosen = min(subscribers, key=lambda member_id: len(self._assigned[member_id]))
+                self._assigned[chosen].append(partition)
+                members.append(chosen)
+
+    def _fill_members(self) -> None:
+        """A member without a partition gets the one of its topics that has the fewest members."""
+        for member_id, taken in self._assigned.items():
+            if not taken:
+                topics = self._subscriptions[member_id]
+                possible = [partition for partition in self._members if partition[0] in topics]
+                if possible:
+                    chosen = min(possible, key=lambda partition: len(self._members[partition]))
+                    taken.append(chosen)
+                    self._members[chosen].append(member_id)
 
 
-def _fill_partitions(
-    members: Mapping[str, frozenset[bytes]],
-    readers: dict[TopicPartition, list[str]],
-    given: dict[str, list[TopicPartition]],
-) -> None:
-    """A partition that nobody reads goes to who has least, of those who want its topic."""
-    for each, who in readers.items():
-        if not who:
-            willing = [member_id for member_id in given if each[0] in members[member_id]]
-            chosen = min(willing, key=lambda member_id: len(given[member_id]))
-            given[chosen].append(each)
-            who.append(chosen)
-
-
-def _fill_members(
-    members: Mapping[str, frozenset[bytes]],
-    readers: dict[TopicPartition, list[str]],
-    given: dict[str, list[TopicPartition]],
-) -> None:
-    """Who has nothing joins the fewest readers of what it wants."""
-    for member_id, taken in given.items():
-        if not taken:
-            possible = [each for each in readers if each[0] in members[member_id]]
-            if possible:
-                chosen = min(possible, key=lambda each: len(readers[each]))
-                taken.append(chosen)
-                readers[chosen].append(member_id)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> Partitions:
+def _by_topic(partitions: Iterable[TopicIdPartition]) -> Partitions:
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):
         topics.setdefault(topic_id, []).append(index)

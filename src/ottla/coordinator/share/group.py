@@ -1,11 +1,11 @@
 """A share group: its members, their epochs, and which partitions they read.
 
-Members say by heartbeat what they want and are told what they have. Partitions are shared, so
-nobody has to give up anything before somebody else gets it, and a member is always stable:
+Members send their subscriptions by heartbeat, and get their assignments. Partitions are shared, so
+no member has to revoke one before another gets it, and every member is always stable:
 
-    the group's epoch        grows when members or their topics change
-    the assignment's epoch   the group's epoch that it was made for
-    a member's epoch         that of the assignment which it was told
+    the group's epoch        rises when members or their topics change
+    the assignment's epoch   the group's epoch for which it was computed
+    a member's epoch         that of the assignment which it was sent
 
 Only partitions whose state has been initialized (`initialized`) are assigned.
 """
@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from ottla.coordinator.kinds import Commit, Topics, metadata_hash
-from ottla.coordinator.outcome import RecordBytes, Turn
-from ottla.coordinator.share import keys
-from ottla.coordinator.share.assignor import TopicPartition, assign
-from ottla.coordinator.share.keys import (
+from ottla.coordinator.group_event import GroupEvent
+from ottla.coordinator.group_type import OffsetCommit, TopicsImage, metadata_hash
+from ottla.coordinator.result import RecordBytes
+from ottla.coordinator.share import group_records
+from ottla.coordinator.share.assignor import SimpleAssignor, TopicIdPartition
+from ottla.coordinator.share.group_records import (
     Partitions,
-    ShareKey,
+    ShareGroupCurrentAssignment,
+    ShareGroupMemberMetadata,
+    ShareGroupRecordType,
     StatePartitions,
-    StoredCurrent,
-    StoredMember,
 )
 from ottla.errors import ErrorCode, KafkaError
 
@@ -37,31 +38,31 @@ STABLE: Final = "Stable"
 
 
 class ShareGroupConfig(NamedTuple):
-    """What holds for a group, be it by its own configs or the broker's; defaults are Kafka's."""
+    """The configs of a group, or else the broker's; the defaults are Kafka's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 200
 
 
-class ShareMember(NamedTuple):
-    """One member. Immutable, so that what a failed append has to undo is easily kept."""
+class ShareGroupMember(NamedTuple):
+    """One member. Immutable, so that a failed append is undone by keeping the one before."""
 
     member_id: str
-    about: StoredMember
+    about: ShareGroupMemberMetadata
     epoch: int = 0
     previous_epoch: int = -1
-    assigned: Partitions = {}  # noqa: RUF012  a mapping that nobody changes
+    assigned: Partitions = {}  # noqa: RUF012  a mapping that is never changed
 
 
 class ShareGroup:
-    """`members` and the rest change only through the methods, which say so in records."""
+    """All attributes change only through the methods, which write the records."""
 
     kind: Final[Literal["share"]] = "share"
 
     __slots__ = (
+        "_complete_in",
         "_topics",
-        "_whole",
         "assignment_epoch",
         "config",
         "epoch",
@@ -78,16 +79,17 @@ class ShareGroup:
         self.epoch = 0
         self.metadata_hash = 0
         self.assignment_epoch = 0
-        self.members: dict[str, ShareMember] = {}
+        self.members: dict[str, ShareGroupMember] = {}
         self.target: dict[str, Partitions] = {}
         self.initialized: dict[bytes, StatePartitions] = {}
-        self._topics: Topics | None = None  # those that metadata_hash is of
-        self._whole: Topics | None = None  # those of which all that members want has a state
+        self._topics: TopicsImage | None = None  # those that metadata_hash was computed from
+        # The image in which every subscribed partition has a state.
+        self._complete_in: TopicsImage | None = None
 
     def __repr__(self) -> str:
         return f"ShareGroup({self.group_id}, epoch {self.epoch}, {len(self.members)} members)"
 
-    # -- what the shard asks of every group
+    # -- what the shard calls on every group
 
     @property
     def state_name(self) -> str:
@@ -101,11 +103,11 @@ class ShareGroup:
     def is_empty(self) -> bool:
         return not self.members
 
-    def check_commit(self, commit: Commit) -> ErrorCode:
-        return ErrorCode.GROUP_ID_NOT_FOUND  # its offsets are not committed, but acknowledged
+    def check_commit(self, commit: OffsetCommit) -> ErrorCode:
+        return ErrorCode.GROUP_ID_NOT_FOUND  # its records are acknowledged instead
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return ErrorCode.NONE  # who asks finds that nothing was committed
+        return ErrorCode.NONE  # nothing is committed, so the response is empty
 
     def check_offset_delete(self) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND
@@ -118,66 +120,71 @@ class ShareGroup:
 
     def tombstones(self) -> Iterable[RecordBytes]:
         for member_id in [*self.members, *(set(self.target) - set(self.members))]:
-            for kind in (ShareKey.MEMBER_CURRENT, ShareKey.MEMBER_TARGET, ShareKey.MEMBER):
+            for kind in (
+                ShareGroupRecordType.MEMBER_CURRENT,
+                ShareGroupRecordType.MEMBER_TARGET,
+                ShareGroupRecordType.MEMBER,
+            ):
                 yield self._key(kind, member_id), None
-        yield self._key(ShareKey.TARGET), None
-        yield self._key(ShareKey.STATE_PARTITIONS), None
-        yield self._key(ShareKey.GROUP), None
+        yield self._key(ShareGroupRecordType.TARGET), None
+        yield self._key(ShareGroupRecordType.STATE_PARTITIONS), None
+        yield self._key(ShareGroupRecordType.GROUP), None
 
-    def start(self, turn: Turn) -> None:
+    def start(self, event: GroupEvent) -> None:
         for member_id in self.members:
-            self._prolong(member_id, turn)
+            self._extend_session(member_id, event)
 
-    def configure(self, config: ShareGroupConfig, turn: Turn) -> None:
-        """A group has the default session timeout when it was loaded, until a heartbeat comes.
+    def configure(self, config: ShareGroupConfig, event: GroupEvent) -> None:
+        """A loaded group has the default session timeout until the first heartbeat.
 
-        Members that went before the load would stay for that long, with their partitions.
+        Without the restart of the sessions, members that are gone would keep their partitions for
+        the default timeout.
         """
         changed = config.session_timeout_ms != self.config.session_timeout_ms
         self.config = config
         if changed:
-            self.start(turn)
+            self.start(event)
 
-    def stop(self, turn: Turn, code: ErrorCode) -> None:
+    def stop(self, event: GroupEvent, code: ErrorCode) -> None:
         for member_id in self.members:
-            turn.deadlines.cancel((SESSION, self.group_id, member_id))
+            event.timer.cancel((SESSION, self.group_id, member_id))
 
-    def expire(self, what: str, member_id: str, turn: Turn) -> None:
+    def expire(self, what: str, member_id: str, event: GroupEvent) -> None:
         if what == SESSION and member_id in self.members:
-            self.remove(member_id, turn)
+            self.remove(member_id, event)
 
     # -- loading
 
-    def restore(self, kind: ShareKey, member_id: str, value: bytes) -> None:
+    def restore(self, kind: ShareGroupRecordType, member_id: str, value: bytes) -> None:
         """One of its records, which come in any order."""
         match kind:
-            case ShareKey.GROUP:
-                self.epoch, self.metadata_hash = keys.read_group(value)
-            case ShareKey.TARGET:
-                self.assignment_epoch, _ = keys.read_target(value)
-            case ShareKey.MEMBER_TARGET:
-                self.target[member_id] = keys.read_member_target(value)
-            case ShareKey.STATE_PARTITIONS:
-                self.initialized = keys.read_state_partitions(value)
-            case ShareKey.MEMBER:
-                about = keys.read_member(value)
+            case ShareGroupRecordType.GROUP:
+                self.epoch, self.metadata_hash = group_records.read_group(value)
+            case ShareGroupRecordType.TARGET:
+                self.assignment_epoch, _ = group_records.read_target(value)
+            case ShareGroupRecordType.MEMBER_TARGET:
+                self.target[member_id] = group_records.read_member_target(value)
+            case ShareGroupRecordType.STATE_PARTITIONS:
+                self.initialized = group_records.read_state_partitions(value)
+            case ShareGroupRecordType.MEMBER:
+                about = group_records.read_member(value)
                 self.members[member_id] = self._member(member_id)._replace(about=about)
-            case ShareKey.MEMBER_CURRENT:
-                current = keys.read_current(value)
+            case ShareGroupRecordType.MEMBER_CURRENT:
+                current = group_records.read_current(value)
                 self.members[member_id] = self._member(member_id)._replace(
                     epoch=current.epoch,
                     previous_epoch=current.previous_epoch,
                     assigned=current.partitions,
                 )
 
-    def _member(self, member_id: str) -> ShareMember:
-        nobody = ShareMember(member_id, StoredMember(None, "", "", ()))
+    def _member(self, member_id: str) -> ShareGroupMember:
+        nobody = ShareGroupMember(member_id, ShareGroupMemberMetadata(None, "", "", ()))
         return self.members.get(member_id, nobody)
 
     # -- members
 
     def check_epoch(self, member_id: str, epoch: int) -> None:
-        """A member that was told something newer, or never that, has to join anew."""
+        """KafkaError if the member is unknown, or was never sent this epoch: it has to rejoin."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -193,51 +200,57 @@ class ShareGroup:
     def heartbeat(
         self,
         member_id: str,
-        about: StoredMember,
+        about: ShareGroupMemberMetadata,
         *,
         initialized: Mapping[bytes, StatePartitions],
-        turn: Turn,
-    ) -> ShareMember:
-        """The member is there, and wants this; `initialized` are partitions that were just now."""
+        event: GroupEvent,
+    ) -> ShareGroupMember:
+        """A member's heartbeat; `initialized` are partitions whose states were just created."""
         known = self.members.get(member_id)
         if (
             known is not None
             and known.about == about
             and not initialized
-            and turn.topics is self._topics
+            and event.topics is self._topics
             and known.epoch == self.assignment_epoch == self.epoch
         ):
-            self._prolong(member_id, turn)  # as it nearly always is
+            self._extend_session(member_id, event)  # as in nearly every heartbeat
             return known
-        self._keep(turn)
-        self._add_initialized(initialized, turn)
+        self._undo_to_now(event)
+        self._add_initialized(initialized, event)
         changed = bool(initialized)
         if known is None or known.about != about:
             if known is None or known.about.subscribed != about.subscribed:
                 changed = True
             self.members[member_id] = self._member(member_id)._replace(about=about)
-            turn.record(self._key(ShareKey.MEMBER, member_id), keys.write_member(about))
-        if self._see(turn.topics):
+            event.record(
+                self._key(ShareGroupRecordType.MEMBER, member_id), group_records.write_member(about)
+            )
+        if self._notice(event.topics):
             changed = True
         if changed:
-            self._bump(turn)
+            self._bump(event)
         if self.assignment_epoch < self.epoch:
-            self._assign(turn)
-        self._prolong(member_id, turn)
-        return self._tell(member_id, turn)
+            self._assign(event)
+        self._extend_session(member_id, event)
+        return self._send_assignment(member_id, event)
 
-    def remove(self, member_id: str, turn: Turn) -> None:
-        """It left, or was not heard of for too long."""
-        self._keep(turn)
+    def remove(self, member_id: str, event: GroupEvent) -> None:
+        """It left, or its session has expired."""
+        self._undo_to_now(event)
         del self.members[member_id]
         self.target.pop(member_id, None)
-        for kind in (ShareKey.MEMBER_CURRENT, ShareKey.MEMBER_TARGET, ShareKey.MEMBER):
-            turn.record(self._key(kind, member_id), None)
-        turn.deadlines.cancel((SESSION, self.group_id, member_id))
-        self._see(turn.topics)
-        self._bump(turn)
+        for kind in (
+            ShareGroupRecordType.MEMBER_CURRENT,
+            ShareGroupRecordType.MEMBER_TARGET,
+            ShareGroupRecordType.MEMBER,
+        ):
+            event.record(self._key(kind, member_id), None)
+        event.timer.cancel((SESSION, self.group_id, member_id))
+        self._notice(event.topics)
+        self._bump(event)
         if not self.members:
-            self._assign(turn)
+            self._assign(event)
 
     def subscription(self) -> frozenset[str]:
         return frozenset(
@@ -247,11 +260,11 @@ class ShareGroup:
     # -- partitions with a state
 
     def uninitialized(
-        self, names: Sequence[str], topics: Topics
+        self, names: Sequence[str], topics: TopicsImage
     ) -> Mapping[bytes, StatePartitions]:
         """Partitions that cannot be assigned yet, of these topics and of all that members want."""
-        if not names and topics is self._whole:
-            return {}  # as it nearly always is
+        if not names and topics is self._complete_in:
+            return {}  # as in nearly every heartbeat
         missing: dict[bytes, StatePartitions] = {}
         for name in sorted(self.subscription().union(names)):
             view = topics.by_name.get(name)
@@ -262,10 +275,10 @@ class ShareGroup:
             left = tuple(index for index in range(view.partition_count) if index not in known)
             if left:
                 missing[view.id] = StatePartitions(name, left)
-        self._whole = None if missing else topics
+        self._complete_in = None if missing else topics
         return missing
 
-    def _add_initialized(self, more: Mapping[bytes, StatePartitions], turn: Turn) -> None:
+    def _add_initialized(self, more: Mapping[bytes, StatePartitions], event: GroupEvent) -> None:
         if not more:
             return
         for topic_id, topic in more.items():
@@ -273,34 +286,34 @@ class ShareGroup:
             known = set() if there is None else set(there.partitions)
             partitions = tuple(sorted(known.union(topic.partitions)))
             self.initialized[topic_id] = StatePartitions(topic.name, partitions)
-        self._record_initialized(turn)
+        self._record_initialized(event)
 
-    def initialize(self, more: Mapping[bytes, StatePartitions], turn: Turn) -> None:
-        """States were made for these, by an administrator who set offsets."""
-        self._keep(turn)
-        if self.epoch == 0:  # nobody has joined yet: the group comes to be by this
-            self._bump(turn)
-            self._assign(turn)
-        self._add_initialized(more, turn)
+    def initialize(self, more: Mapping[bytes, StatePartitions], event: GroupEvent) -> None:
+        """An administrator has set offsets, which created states for these partitions."""
+        self._undo_to_now(event)
+        if self.epoch == 0:  # it has had no member yet: this creates the group
+            self._bump(event)
+            self._assign(event)
+        self._add_initialized(more, event)
 
-    def forget(self, topic_ids: Iterable[bytes], turn: Turn) -> None:
+    def forget(self, topic_ids: Iterable[bytes], event: GroupEvent) -> None:
         """Topics were deleted, or their offsets."""
         gone = [topic_id for topic_id in topic_ids if topic_id in self.initialized]
         if gone:
-            self._keep(turn)
+            self._undo_to_now(event)
             for topic_id in gone:
                 del self.initialized[topic_id]
-            self._whole = None
-            self._record_initialized(turn)
+            self._complete_in = None
+            self._record_initialized(event)
 
-    def _record_initialized(self, turn: Turn) -> None:
-        value = keys.write_state_partitions(self.initialized) if self.initialized else None
-        turn.record(self._key(ShareKey.STATE_PARTITIONS), value)
+    def _record_initialized(self, event: GroupEvent) -> None:
+        value = group_records.write_state_partitions(self.initialized) if self.initialized else None
+        event.record(self._key(ShareGroupRecordType.STATE_PARTITIONS), value)
 
     # -- epochs and assignments
 
-    def _see(self, topics: Topics) -> bool:
-        """Whether what the members subscribe to is not what it was."""
+    def _notice(self, topics: TopicsImage) -> bool:
+        """True if the topics that the members subscribe to have changed."""
         seen = metadata_hash(self.subscription(), topics)
         if topics is self._topics and seen == self.metadata_hash:
             return False
@@ -309,30 +322,31 @@ class ShareGroup:
         self.metadata_hash = seen
         return changed
 
-    def _bump(self, turn: Turn) -> None:
+    def _bump(self, event: GroupEvent) -> None:
         self.epoch += 1
-        value = keys.write_group(self.epoch, self.metadata_hash)
-        turn.record(self._key(ShareKey.GROUP), value)
+        value = group_records.write_group(self.epoch, self.metadata_hash)
+        event.record(self._key(ShareGroupRecordType.GROUP), value)
 
-    def _assign(self, turn: Turn) -> None:
-        views = turn.topics.by_name
-        wants = {
+    def _assign(self, event: GroupEvent) -> None:
+        views = event.topics.by_name
+        subscriptions = {
             member_id: frozenset(
                 views[name].id for name in member.about.subscribed if name in views
             )
             for member_id, member in self.members.items()
         }
-        target = assign(wants, self._assignable(turn.topics), self.target)
+        assignor = SimpleAssignor(subscriptions, self._assignable(event.topics), self.target)
+        target = assignor.assign()
         for member_id, partitions in target.items():
             if self.target.get(member_id) != partitions:
-                value = keys.write_member_target(partitions)
-                turn.record(self._key(ShareKey.MEMBER_TARGET, member_id), value)
+                value = group_records.write_member_target(partitions)
+                event.record(self._key(ShareGroupRecordType.MEMBER_TARGET, member_id), value)
         self.target = target
         self.assignment_epoch = self.epoch
-        value = keys.write_target(self.epoch, turn.now_ms)
-        turn.record(self._key(ShareKey.TARGET), value)
+        value = group_records.write_target(self.epoch, event.now_ms)
+        event.record(self._key(ShareGroupRecordType.TARGET), value)
 
-    def _assignable(self, topics: Topics) -> list[TopicPartition]:
+    def _assignable(self, topics: TopicsImage) -> list[TopicIdPartition]:
         return [
             (topic_id, index)
             for topic_id, topic in self.initialized.items()
@@ -340,8 +354,8 @@ class ShareGroup:
             for index in topic.partitions
         ]
 
-    def _tell(self, member_id: str, turn: Turn) -> ShareMember:
-        """The member has what the target says from now on."""
+    def _send_assignment(self, member_id: str, event: GroupEvent) -> ShareGroupMember:
+        """The member's assignment is its target from now on."""
         member = self.members[member_id]
         assigned = self.target.get(member_id, {})
         if member.epoch == self.assignment_epoch and member.assigned == assigned:
@@ -350,34 +364,37 @@ class ShareGroup:
             epoch=self.assignment_epoch, previous_epoch=member.epoch, assigned=assigned
         )
         self.members[member_id] = member
-        current = StoredCurrent(member.epoch, member.previous_epoch, assigned)
-        turn.record(self._key(ShareKey.MEMBER_CURRENT, member_id), keys.write_current(current))
+        current = ShareGroupCurrentAssignment(member.epoch, member.previous_epoch, assigned)
+        event.record(
+            self._key(ShareGroupRecordType.MEMBER_CURRENT, member_id),
+            group_records.write_current(current),
+        )
         return member
 
-    # -- deadlines, records, and taking back
+    # -- timers, records, and undo
 
-    def _prolong(self, member_id: str, turn: Turn) -> None:
-        due_ms = turn.now_ms + self.config.session_timeout_ms
-        turn.deadlines.set((SESSION, self.group_id, member_id), due_ms)
+    def _extend_session(self, member_id: str, event: GroupEvent) -> None:
+        due_ms = event.now_ms + self.config.session_timeout_ms
+        event.timer.schedule((SESSION, self.group_id, member_id), due_ms)
 
-    def _keep(self, turn: Turn) -> None:
-        """Everything as it is, in case that what follows cannot be stored."""
+    def _undo_to_now(self, event: GroupEvent) -> None:
+        """Keep everything as it is, in case what follows cannot be stored."""
         epoch, metadata_hash = self.epoch, self.metadata_hash
         assignment_epoch = self.assignment_epoch
         members, target = dict(self.members), dict(self.target)
         initialized = dict(self.initialized)
 
-        def restore(undo: Turn, code: ErrorCode) -> None:
+        def restore(undo: GroupEvent, code: ErrorCode) -> None:
             for member_id in self.members.keys() - members.keys():
-                undo.deadlines.cancel((SESSION, self.group_id, member_id))
+                undo.timer.cancel((SESSION, self.group_id, member_id))
             for member_id in members.keys() - self.members.keys():
-                self._prolong(member_id, undo)
+                self._extend_session(member_id, undo)
             self.epoch, self.metadata_hash = epoch, metadata_hash
             self.assignment_epoch = assignment_epoch
             self.members, self.target, self.initialized = members, target, initialized
-            self._topics = self._whole = None
+            self._topics = self._complete_in = None
 
-        turn.undo(restore)
+        event.undo(restore)
 
-    def _key(self, kind: ShareKey, member_id: str = "") -> bytes:
-        return keys.write_key(kind, self.group_id, member_id)
+    def _key(self, kind: ShareGroupRecordType, member_id: str = "") -> bytes:
+        return group_records.write_key(kind, self.group_id, member_id)

@@ -1,4 +1,4 @@
-"""What `server.properties` and the configs of single groups say about streams groups."""
+"""The configs of streams groups: the broker's, and overrides of single groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class StreamsGroupConfig(NamedTuple):
-    """What a group can have a config of its own for; the defaults are Kafka's."""
+    """The configs that a group can override; the defaults are Kafka's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -17,18 +17,18 @@ class StreamsGroupConfig(NamedTuple):
     assignment_interval_ms: int = 1_000
 
     def of_assignment(self) -> dict[str, str]:
-        """What the assignor looks at; another value of these means another assignment."""
+        """The configs that the assignor uses; if one changes, there is a new assignment."""
         return {"num.standby.replicas": str(self.num_standby_replicas)}
 
 
 @dataclass(slots=True, frozen=True)
-class StreamsConfig:
+class StreamsGroupConfigs:
     """`overrides` are by group id."""
 
     defaults: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
     overrides: Mapping[str, StreamsGroupConfig] = field(default_factory=dict)
     max_size: int = 2_147_483_647
-    enabled: bool = True  # whether group.coordinator.rebalance.protocols names "streams"
+    enabled: bool = True  # group.coordinator.rebalance.protocols includes "streams"
 
     def of_group(self, group_id: str) -> StreamsGroupConfig:
         return self.overrides.get(group_id, self.defaults)

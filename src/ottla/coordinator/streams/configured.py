@@ -1,9 +1,9 @@
-"""A topology held against the topics of the cluster: how many tasks, and what stands in the way.
+"""A topology checked against the topics of the cluster: the number of tasks, or what is wrong.
 
 The partition counts of internal topics follow from those of the topics around them:
 
-    repartition topic   what the application says, else the largest source of who writes it
-    copartitioned       all alike; a repartition topic without a count of its own gives way
+    repartition topic   what the application sets, else the largest source of its writers
+    copartitioned       all the same; a repartition topic without a set count is adapted
     changelog           one for each task
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.coordinator.kinds import Topics
+from ottla.coordinator.group_type import TopicsImage
 from ottla.coordinator.streams.topology import (
     StreamsInternalTopic,
     StreamsSubtopology,
@@ -21,11 +21,11 @@ from ottla.coordinator.streams.topology import (
 )
 from ottla.errors import ErrorCode, KafkaError
 
-_NAMED_COUNT_MAX: Final = 3  # topics that a status names; of the others it says how many
+_NAMED_COUNT_MAX: Final = 3  # topics that a status names; it counts the others
 
 
 class StreamsStatus(IntEnum):
-    """What a heartbeat's answer says about the group besides the assignment."""
+    """What a heartbeat response reports about the group besides the assignment."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -36,14 +36,14 @@ class StreamsStatus(IntEnum):
 
 
 class TopicProblem(NamedTuple):
-    """Why no tasks can run."""
+    """Why no task can run."""
 
     status: StreamsStatus
     detail: str
 
 
 class ConfiguredTopology(NamedTuple):
-    """`task_counts` are by subtopology, and empty if sources are missing or do not match."""
+    """`task_counts` are by subtopology; empty if source topics are missing or do not match."""
 
     task_counts: Mapping[str, int]
     internal_counts: Mapping[str, int] = {}
@@ -55,8 +55,8 @@ class ConfiguredTopology(NamedTuple):
         return self.problem is None
 
 
-def configure(topology: StreamsTopology, topics: Topics) -> ConfiguredTopology:
-    """STREAMS_INVALID_TOPOLOGY if the topology can work with no topics at all."""
+def configure(topology: StreamsTopology, topics: TopicsImage) -> ConfiguredTopology:
+    """STREAMS_INVALID_TOPOLOGY if the topology cannot work with any topics."""
     try:
         _check_sources(topology, topics)
         counts = _Counts(topology, topics)
@@ -86,7 +86,7 @@ def _misfit(detail: str) -> _NotConfigurable:
     return _NotConfigurable(StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
-def _check_sources(topology: StreamsTopology, topics: Topics) -> None:
+def _check_sources(topology: StreamsTopology, topics: TopicsImage) -> None:
     missing = {
         name
         for subtopology in topology.subtopologies
@@ -99,9 +99,9 @@ def _check_sources(topology: StreamsTopology, topics: Topics) -> None:
 
 
 class _Counts:
-    """Partition counts of all topics of the topology; a topic that exists keeps its own."""
+    """Partition counts of all topics of the topology; existing topics keep theirs."""
 
-    def __init__(self, topology: StreamsTopology, topics: Topics) -> None:
+    def __init__(self, topology: StreamsTopology, topics: TopicsImage) -> None:
         self._topics = topics
         self.decided: dict[str, int] = {}
         self._decide_repartition(topology)
@@ -126,12 +126,16 @@ class _Counts:
         return self.decided[name] if view is None else view.partition_count
 
     def _decide_repartition(self, topology: StreamsTopology) -> None:
-        """A repartition topic may be fed by another: go around until all of them are decided."""
+        """A repartition topic may be written from another: repeat until all counts are known."""
         decided = self.decided
         for topic in _repartition(topology):
             if topic.partition_count:
                 decided[topic.name] = topic.partition_count
-        written = {name for each in topology.subtopologies for name in each.repartition_sink_topics}
+        written = {
+            name
+            for subtopology in topology.subtopologies
+            for name in subtopology.repartition_sink_topics
+        }
         while open_names := written - decided.keys():
             for subtopology in topology.subtopologies:
                 count = self._largest_source(subtopology)
@@ -150,7 +154,7 @@ class _Counts:
             )
 
     def _largest_source(self, subtopology: StreamsSubtopology) -> int | None:
-        """Of the sources that are known by now."""
+        """Of the sources whose counts are known."""
         counts = [
             self.decided[topic.name]
             for topic in subtopology.repartition_source_topics
@@ -191,7 +195,7 @@ def _alike(counts: Mapping[str, int]) -> int:
 
 
 def _missing(
-    topology: StreamsTopology, topics: Topics, counts: _Counts
+    topology: StreamsTopology, topics: TopicsImage, counts: _Counts
 ) -> tuple[StreamsInternalTopic, ...]:
     missing: dict[str, StreamsInternalTopic] = {}
     for subtopology in topology.subtopologies:

@@ -1,10 +1,10 @@
-"""Where the state of which partitions can be queried: the user endpoints of a group's members."""
+"""The user endpoints of a group's members, where the state of partitions can be queried."""
 
 from __future__ import annotations
 
-from ottla.coordinator.kinds import Topics
+from ottla.coordinator.group_type import TopicsImage
 from ottla.coordinator.streams.group import StreamsGroup
-from ottla.coordinator.streams.member import StreamsMember
+from ottla.coordinator.streams.member import StreamsGroupMember
 from ottla.coordinator.streams.tasks import TaskRole, tasks_of
 from ottla.wire.messages.streams_group_heartbeat import (
     Endpoint,
@@ -13,7 +13,7 @@ from ottla.wire.messages.streams_group_heartbeat import (
 )
 
 
-def endpoint_partitions(group: StreamsGroup, topics: Topics) -> list[EndpointToPartitions]:
+def endpoint_partitions(group: StreamsGroup, topics: TopicsImage) -> list[EndpointToPartitions]:
     """For every member that has an endpoint (`application.server`)."""
     return [
         EndpointToPartitions(
@@ -27,7 +27,7 @@ def endpoint_partitions(group: StreamsGroup, topics: Topics) -> list[EndpointToP
 
 
 def _partitions(
-    group: StreamsGroup, member: StreamsMember, role: TaskRole, topics: Topics
+    group: StreamsGroup, member: StreamsGroupMember, role: TaskRole, topics: TopicsImage
 ) -> list[TopicPartition]:
     """The partitions that the member's tasks read; a source may have fewer than there are tasks."""
     tasks = tasks_of(role, member.assigned)

@@ -1,13 +1,13 @@
 """A streams group: its topology, its members, and which tasks they run (KIP-1071).
 
-Members send heartbeats and are told their tasks, as in a consumer group:
+Members send heartbeats and get their tasks, as in a consumer group:
 
-    the group's epoch        grows when members, topics or the configs of the assignment change
-    the assignment's epoch   the group's epoch that the target was made for
-    a member's epoch         that of the target it has reached, or is about to
+    the group's epoch        rises when members, topics or the configs of the assignment change
+    the assignment's epoch   the group's epoch for which the target was computed
+    a member's epoch         that of the target which it has reached, or is moving to
 
-The group begins with the epochs 1 and 1, so that its first member can be told an epoch while the
-first target waits for more members (`streams.initial.rebalance.delay.ms`).
+Both epochs of a group start at 1, so that its first member gets an epoch while the first target
+waits for more members (`streams.initial.rebalance.delay.ms`).
 """
 
 from __future__ import annotations
@@ -15,22 +15,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
-from ottla.coordinator.kinds import Commit, Topics, metadata_hash
-from ottla.coordinator.outcome import RecordBytes, Turn
-from ottla.coordinator.streams import keys
+from ottla.coordinator.group_event import GroupEvent
+from ottla.coordinator.group_type import OffsetCommit, TopicsImage, metadata_hash
+from ottla.coordinator.result import RecordBytes
+from ottla.coordinator.streams import records as keys
 from ottla.coordinator.streams.assignor import SubtopologyTasks, TaskHolder, assign_tasks
 from ottla.coordinator.streams.config import StreamsGroupConfig
 from ottla.coordinator.streams.configured import ConfiguredTopology, configure
-from ottla.coordinator.streams.keys import StoredStreamsGroup, StoredTasks, StreamsKey
 from ottla.coordinator.streams.member import (
-    StreamsMember,
-    StreamsMemberAbout,
+    StreamsGroupMember,
+    StreamsGroupMemberMetadata,
     StreamsMemberState,
 )
 from ottla.coordinator.streams.reconcile import StreamsGoal, reconcile_tasks
+from ottla.coordinator.streams.records import (
+    StreamsGroupCurrentAssignment,
+    StreamsGroupMetadataValue,
+    StreamsGroupRecordType,
+)
 from ottla.coordinator.streams.tasks import NO_TASKS, StreamsTask, TaskRole, TaskSet
 from ottla.coordinator.streams.topology import StreamsTopology
-from ottla.coordinator.streams.topology_record import read_topology, write_topology
+from ottla.coordinator.streams.topology_record import read_topology_record, write_topology_record
 from ottla.errors import ErrorCode
 
 SESSION: Final = "streams session"
@@ -41,11 +46,15 @@ PROTOCOL_TYPE: Final = "streams"
 _FIRST_EPOCH: Final = 1
 _NO_EPOCH: Final = -1
 _MEMBER_COMMIT_FROM: Final = 9  # the version of OffsetCommit that has a member's epoch
-_OF_MEMBER: Final = (StreamsKey.MEMBER_CURRENT, StreamsKey.MEMBER_TARGET, StreamsKey.MEMBER)
+_OF_MEMBER: Final = (
+    StreamsGroupRecordType.MEMBER_CURRENT,
+    StreamsGroupRecordType.MEMBER_TARGET,
+    StreamsGroupRecordType.MEMBER,
+)
 
 
 class StreamsGroup:
-    """`members` and the rest change only through the methods, which say so in records."""
+    """All attributes change only through the methods, which write the records."""
 
     kind: Final[Literal["streams"]] = "streams"
 
@@ -71,21 +80,21 @@ class StreamsGroup:
         self.epoch = _FIRST_EPOCH
         self.metadata_hash = 0
         self.validated_topology_epoch = keys.NOT_VALIDATED
-        self.assignment_configs: dict[str, str] = {}  # those of the last bump
+        self.assignment_configs: dict[str, str] = {}  # when the epoch last rose
         self.assignment_epoch = _FIRST_EPOCH
         self.assigned_ms = 0
-        self.members: dict[str, StreamsMember] = {}
+        self.members: dict[str, StreamsGroupMember] = {}
         self.target: dict[str, TaskSet] = {}
         self.topology: StreamsTopology | None = None
         self.configured: ConfiguredTopology | None = None
         self.shutdown_member_id: str | None = None
         self.endpoint_epoch = 0
-        self._seen: Topics | None = None  # those that `configured` is of
+        self._seen: TopicsImage | None = None  # those that `configured` was computed from
 
     def __repr__(self) -> str:
         return f"StreamsGroup({self.group_id}, epoch {self.epoch}, {len(self.members)} members)"
 
-    # -- what the shard asks of every group
+    # -- what the shard calls on every group
 
     @property
     def state_name(self) -> str:
@@ -95,7 +104,7 @@ class StreamsGroup:
             return "NotReady"
         if self.epoch > self.assignment_epoch:
             return "Assigning"
-        if all(each.is_reconciled_to(self.assignment_epoch) for each in self.members.values()):
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
             return "Stable"
         return "Reconciling"
 
@@ -107,7 +116,7 @@ class StreamsGroup:
     def is_empty(self) -> bool:
         return not self.members
 
-    def check_commit(self, commit: Commit) -> ErrorCode:
+    def check_commit(self, commit: OffsetCommit) -> ErrorCode:
         """A member may commit with its epoch, or with any since it got the task (KIP-1251)."""
         if commit.epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -155,98 +164,104 @@ class StreamsGroup:
         for member_id in [*self.members, *(set(self.target) - set(self.members))]:
             for kind in _OF_MEMBER:
                 yield self._key(kind, member_id), None
-        yield self._key(StreamsKey.TARGET), None
-        yield self._key(StreamsKey.GROUP), None
-        yield self._key(StreamsKey.TOPOLOGY), None
+        yield self._key(StreamsGroupRecordType.TARGET), None
+        yield self._key(StreamsGroupRecordType.GROUP), None
+        yield self._key(StreamsGroupRecordType.TOPOLOGY), None
 
-    def start(self, turn: Turn) -> None:
+    def start(self, event: GroupEvent) -> None:
         for member in self.members.values():
-            self._prolong(member.member_id, turn)
-            self._watch_revocation(member, turn)
+            self._extend_session(member.member_id, event)
+            self._set_rebalance_timer(member, event)
 
-    def stop(self, turn: Turn, code: ErrorCode) -> None:
+    def stop(self, event: GroupEvent, code: ErrorCode) -> None:
         for member_id in self.members:
-            self._cancel(member_id, turn)
-        turn.deadlines.cancel((INITIAL, self.group_id, ""))
+            self._cancel(member_id, event)
+        event.timer.cancel((INITIAL, self.group_id, ""))
 
-    def expire(self, what: str, member_id: str, turn: Turn) -> None:
+    def expire(self, what: str, member_id: str, event: GroupEvent) -> None:
         if what == INITIAL:
             if self.members and self.epoch > self.assignment_epoch and self.configured is not None:
-                self.keep(turn)
-                self._assign(turn)
+                self.undo_to_now(event)
+                self._assign(event)
             return
         member = self.members.get(member_id)
         if member is None:
             return
         if what == REBALANCE and member.state is not StreamsMemberState.UNREVOKED_TASKS:
             return
-        self.remove(member_id, turn)
+        self.remove(member_id, event)
 
     # -- loading
 
-    def restore(self, kind: StreamsKey, member_id: str, value: bytes) -> None:
+    def restore(self, kind: StreamsGroupRecordType, member_id: str, value: bytes) -> None:
         """One of its records, which come in any order."""
         match kind:
-            case StreamsKey.GROUP:
+            case StreamsGroupRecordType.GROUP:
                 stored = keys.read_group(value)
                 self.epoch, self.metadata_hash = stored.epoch, stored.metadata_hash
                 self.validated_topology_epoch = stored.validated_topology_epoch
                 self.assignment_configs = dict(stored.assignment_configs)
-            case StreamsKey.TARGET:
+            case StreamsGroupRecordType.TARGET:
                 self.assignment_epoch, self.assigned_ms = keys.read_target(value)
-            case StreamsKey.MEMBER_TARGET:
+            case StreamsGroupRecordType.MEMBER_TARGET:
                 self.target[member_id] = keys.read_member_target(value)
-            case StreamsKey.TOPOLOGY:
-                self.topology = read_topology(value)
-            case StreamsKey.MEMBER:
+            case StreamsGroupRecordType.TOPOLOGY:
+                self.topology = read_topology_record(value)
+            case StreamsGroupRecordType.MEMBER:
                 about = keys.read_member(value)
                 self.members[member_id] = self.member(member_id)._replace(about=about)
-            case StreamsKey.MEMBER_CURRENT:
+            case StreamsGroupRecordType.MEMBER_CURRENT:
                 current = keys.read_current(value)
                 self.members[member_id] = self.member(member_id)._replace(**current._asdict())
 
-    def member(self, member_id: str) -> StreamsMember:
-        """The member, or what it is before it has said anything."""
-        nobody = StreamsMember(member_id, StreamsMemberAbout())
+    def member(self, member_id: str) -> StreamsGroupMember:
+        """The member; a new one if it is unknown."""
+        nobody = StreamsGroupMember(member_id, StreamsGroupMemberMetadata())
         return self.members.get(member_id, nobody)
 
     # -- the steps of a heartbeat, in this order
 
-    def is_settled(self, member: StreamsMember, config: StreamsGroupConfig, turn: Turn) -> bool:
-        """Whether a heartbeat without news changes nothing, as it nearly always is."""
+    def is_settled(
+        self, member: StreamsGroupMember, config: StreamsGroupConfig, event: GroupEvent
+    ) -> bool:
+        """True if a heartbeat without news changes nothing, as nearly always."""
         return (
-            turn.topics is self._seen
+            event.topics is self._seen
             and self.epoch == self.assignment_epoch
             and member.is_reconciled_to(self.assignment_epoch)
             and config.of_assignment() == self.assignment_configs
         )
 
-    def is_configured_for(self, topics: Topics) -> bool:
+    def is_configured_for(self, topics: TopicsImage) -> bool:
         return topics is self._seen and self.configured is not None and self.configured.is_ready
 
-    def put_member(self, member_id: str, about: StreamsMemberAbout, turn: Turn) -> bool:
-        """Whether that is news."""
+    def put_member(
+        self, member_id: str, about: StreamsGroupMemberMetadata, event: GroupEvent
+    ) -> bool:
+        """Store the metadata of a member; False if it has not changed."""
         known = self.members.get(member_id)
         if known is not None and known.about == about:
             return False
         self.members[member_id] = self.member(member_id)._replace(about=about)
-        turn.record(self._key(StreamsKey.MEMBER, member_id), keys.write_member(about))
+        event.record(self._key(StreamsGroupRecordType.MEMBER, member_id), keys.write_member(about))
         return True
 
-    def put_topology(self, topology: StreamsTopology, turn: Turn) -> None:
+    def put_topology(self, topology: StreamsTopology, event: GroupEvent) -> None:
         self.topology = topology
         self.configured = None
-        turn.record(self._key(StreamsKey.TOPOLOGY), write_topology(topology))
+        event.record(self._key(StreamsGroupRecordType.TOPOLOGY), write_topology_record(topology))
 
-    def refresh(self, turn: Turn, config: StreamsGroupConfig, *, bump: bool) -> ConfiguredTopology:
-        """Hold the topology against the topics; what changed makes another epoch."""
+    def refresh(
+        self, event: GroupEvent, config: StreamsGroupConfig, *, bump: bool
+    ) -> ConfiguredTopology:
+        """Check the topology against the topics; a change raises the epoch."""
         assert self.topology is not None, "a member that joins brings it"
-        if self.configured is None or turn.topics is not self._seen:
-            seen = metadata_hash(self.topology.required_topics(), turn.topics)
+        if self.configured is None or event.topics is not self._seen:
+            seen = metadata_hash(self.topology.required_topics(), event.topics)
             if seen != self.metadata_hash or self.configured is None:
-                self.configured = configure(self.topology, turn.topics)
+                self.configured = configure(self.topology, event.topics)
             bump = bump or seen != self.metadata_hash
-            self._seen, self.metadata_hash = turn.topics, seen
+            self._seen, self.metadata_hash = event.topics, seen
         validated = self.topology.epoch if self.configured.is_ready else keys.NOT_VALIDATED
         configs = config.of_assignment()
         if validated != self.validated_topology_epoch:
@@ -256,28 +271,30 @@ class StreamsGroup:
         self.validated_topology_epoch = validated
         if bump:
             self.assignment_configs = configs
-            self._bump(turn)
+            self._bump(event)
         return self.configured
 
-    def wait_for_others(self, config: StreamsGroupConfig, turn: Turn) -> None:
-        """The first member has joined: others may be about to."""
+    def wait_for_others(self, config: StreamsGroupConfig, event: GroupEvent) -> None:
+        """The first member has joined: others may follow."""
         key = (INITIAL, self.group_id, "")
-        if config.initial_rebalance_delay_ms and key not in turn.deadlines:
-            turn.deadlines.set(key, turn.now_ms + config.initial_rebalance_delay_ms)
+        if config.initial_rebalance_delay_ms and key not in event.timer:
+            event.timer.schedule(key, event.now_ms + config.initial_rebalance_delay_ms)
 
-    def waits_for_others(self, turn: Turn) -> bool:
-        return (INITIAL, self.group_id, "") in turn.deadlines
+    def waits_for_others(self, event: GroupEvent) -> bool:
+        return (INITIAL, self.group_id, "") in event.timer
 
-    def assign(self, config: StreamsGroupConfig, turn: Turn) -> bool:
-        """A new target if there is need of one; False if it is too soon after the last."""
+    def assign(self, config: StreamsGroupConfig, event: GroupEvent) -> bool:
+        """Compute a new target if needed; False if it is too soon after the last one."""
         if self.epoch <= self.assignment_epoch:
             return True
-        if self.assigned_ms and turn.now_ms < self.assigned_ms + config.assignment_interval_ms:
+        if self.assigned_ms and event.now_ms < self.assigned_ms + config.assignment_interval_ms:
             return False
-        self._assign(turn)
+        self._assign(event)
         return True
 
-    def advance(self, member_id: str, target: TaskSet, owned: TaskSet | None, turn: Turn) -> None:
+    def advance(
+        self, member_id: str, target: TaskSet, owned: TaskSet | None, event: GroupEvent
+    ) -> None:
         """The member takes its next step towards the target."""
         member = self.members[member_id]
         if member.is_reconciled_to(self.assignment_epoch):
@@ -289,52 +306,54 @@ class StreamsGroup:
         if after == member:
             return
         self.members[member_id] = after
-        current = StoredTasks(
+        current = StreamsGroupCurrentAssignment(
             after.epoch, after.previous_epoch, after.state, after.assigned, after.revoking
         )
-        turn.record(self._key(StreamsKey.MEMBER_CURRENT, member_id), keys.write_current(current))
-        self._watch_revocation(after, turn)
+        event.record(
+            self._key(StreamsGroupRecordType.MEMBER_CURRENT, member_id), keys.write_current(current)
+        )
+        self._set_rebalance_timer(after, event)
 
-    def prolong(self, member_id: str, turn: Turn) -> None:
-        self._prolong(member_id, turn)
+    def prolong(self, member_id: str, event: GroupEvent) -> None:
+        self._extend_session(member_id, event)
 
-    def remove(self, member_id: str, turn: Turn) -> None:
-        """It left, or was not heard of or did not give up its tasks for too long."""
-        self.keep(turn)
+    def remove(self, member_id: str, event: GroupEvent) -> None:
+        """It left, or its session or rebalance timeout has expired."""
+        self.undo_to_now(event)
         del self.members[member_id]
         self.target.pop(member_id, None)
         for kind in _OF_MEMBER:
-            turn.record(self._key(kind, member_id), None)
-        self._cancel(member_id, turn)
+            event.record(self._key(kind, member_id), None)
+        self._cancel(member_id, event)
         if not self.members:
             self.shutdown_member_id = None
-        self._bump(turn)
+        self._bump(event)
 
     # -- epochs, targets
 
-    def _bump(self, turn: Turn) -> None:
+    def _bump(self, event: GroupEvent) -> None:
         self.epoch += 1
-        stored = StoredStreamsGroup(
+        stored = StreamsGroupMetadataValue(
             self.epoch,
             self.metadata_hash,
             self.validated_topology_epoch,
             self.assignment_configs,
         )
-        turn.record(self._key(StreamsKey.GROUP), keys.write_group(stored))
+        event.record(self._key(StreamsGroupRecordType.GROUP), keys.write_group(stored))
 
-    def _assign(self, turn: Turn) -> None:
+    def _assign(self, event: GroupEvent) -> None:
         target = self._new_target()
         for member_id, tasks in target.items():
             if self.target.get(member_id) != tasks:
                 value = keys.write_member_target(tasks)
-                turn.record(self._key(StreamsKey.MEMBER_TARGET, member_id), value)
+                event.record(self._key(StreamsGroupRecordType.MEMBER_TARGET, member_id), value)
         self.target = target
-        self.assignment_epoch, self.assigned_ms = self.epoch, turn.now_ms
-        value = keys.write_target(self.epoch, turn.now_ms)
-        turn.record(self._key(StreamsKey.TARGET), value)
+        self.assignment_epoch, self.assigned_ms = self.epoch, event.now_ms
+        value = keys.write_target(self.epoch, event.now_ms)
+        event.record(self._key(StreamsGroupRecordType.TARGET), value)
 
     def _new_target(self) -> dict[str, TaskSet]:
-        """While a topic is missing nobody has a task."""
+        """While a topic is missing no member has a task."""
         if self.topology is None or self.configured is None or not self.configured.is_ready:
             return dict.fromkeys(self.members, NO_TASKS)
         counts = self.configured.task_counts
@@ -344,57 +363,63 @@ class StreamsGroup:
                 for member_id, member in self.members.items()
             },
             [
-                SubtopologyTasks(each.subtopology_id, counts[each.subtopology_id], each.is_stateful)
-                for each in self.topology.subtopologies
+                SubtopologyTasks(
+                    subtopology.subtopology_id,
+                    counts[subtopology.subtopology_id],
+                    subtopology.is_stateful,
+                )
+                for subtopology in self.topology.subtopologies
             ],
             int(self.assignment_configs.get("num.standby.replicas", "0")),
         )
 
-    def _is_free(self, task: StreamsTask, member: StreamsMember) -> bool:
-        """No other member runs it, and no other thread of this process has its state open."""
+    def _is_free(self, task: StreamsTask, member: StreamsGroupMember) -> bool:
+        """True if no other member runs it, and no thread of this process has its state open."""
         roles = [task._replace(role=role) for role in TaskRole]
         for other in self.members.values():
             if other.member_id == member.member_id:
                 continue
             same_process = other.about.process_id == member.about.process_id
-            for each in roles if same_process else [task] if task.role is TaskRole.ACTIVE else []:
-                if other.task_epoch(each) is not None:
+            for other_task in (
+                roles if same_process else [task] if task.role is TaskRole.ACTIVE else []
+            ):
+                if other.task_epoch(other_task) is not None:
                     return False
         return True
 
-    # -- deadlines, and taking back
+    # -- timers, and undo
 
-    def _prolong(self, member_id: str, turn: Turn) -> None:
-        config = turn.config.streams.of_group(self.group_id)
+    def _extend_session(self, member_id: str, event: GroupEvent) -> None:
+        config = event.config.streams.of_group(self.group_id)
         key = (SESSION, self.group_id, member_id)
-        turn.deadlines.set(key, turn.now_ms + config.session_timeout_ms)
+        event.timer.schedule(key, event.now_ms + config.session_timeout_ms)
 
-    def _watch_revocation(self, member: StreamsMember, turn: Turn) -> None:
+    def _set_rebalance_timer(self, member: StreamsGroupMember, event: GroupEvent) -> None:
         key = (REBALANCE, self.group_id, member.member_id)
         if member.state is StreamsMemberState.UNREVOKED_TASKS:
-            turn.deadlines.set(key, turn.now_ms + member.about.rebalance_timeout_ms)
+            event.timer.schedule(key, event.now_ms + member.about.rebalance_timeout_ms)
         else:
-            turn.deadlines.cancel(key)
+            event.timer.cancel(key)
 
-    def _cancel(self, member_id: str, turn: Turn) -> None:
-        turn.deadlines.cancel((SESSION, self.group_id, member_id))
-        turn.deadlines.cancel((REBALANCE, self.group_id, member_id))
+    def _cancel(self, member_id: str, event: GroupEvent) -> None:
+        event.timer.cancel((SESSION, self.group_id, member_id))
+        event.timer.cancel((REBALANCE, self.group_id, member_id))
 
-    def keep(self, turn: Turn) -> None:
-        """Everything as it is, in case that what follows cannot be stored."""
+    def undo_to_now(self, event: GroupEvent) -> None:
+        """Keep everything as it is, in case what follows cannot be stored."""
         before = {name: getattr(self, name) for name in self.__slots__}
         before["members"], before["target"] = dict(self.members), dict(self.target)
 
-        def restore(undo: Turn, code: ErrorCode) -> None:
+        def restore(undo: GroupEvent, code: ErrorCode) -> None:
             for member_id in self.members.keys() - before["members"].keys():
                 self._cancel(member_id, undo)
             for name, value in before.items():
                 setattr(self, name, value)
             for member in self.members.values():
-                self._prolong(member.member_id, undo)
-                self._watch_revocation(member, undo)
+                self._extend_session(member.member_id, undo)
+                self._set_rebalance_timer(member, undo)
 
-        turn.undo(restore)
+        event.undo(restore)
 
-    def _key(self, kind: StreamsKey, member_id: str = "") -> bytes:
+    def _key(self, kind: StreamsGroupRecordType, member_id: str = "") -> bytes:
         return keys.write_key(kind, self.group_id, member_id)

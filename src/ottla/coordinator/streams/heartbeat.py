@@ -1,13 +1,13 @@
-"""StreamsGroupHeartbeat: joining, going on and leaving are all one request (KIP-1071)."""
+"""StreamsGroupHeartbeat: members join, stay and leave by the same request (KIP-1071)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.coordinator.group import Group
-from ottla.coordinator.kinds import AnyGroup
-from ottla.coordinator.outcome import Turn
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.group_event import GroupEvent
+from ottla.coordinator.group_type import STREAMS, Group, find_group
 from ottla.coordinator.streams.configured import (
     ConfiguredTopology,
     StreamsStatus,
@@ -15,7 +15,11 @@ from ottla.coordinator.streams.configured import (
 )
 from ottla.coordinator.streams.endpoints import endpoint_partitions
 from ottla.coordinator.streams.group import StreamsGroup
-from ottla.coordinator.streams.member import JOINS, StreamsMember, StreamsMemberAbout
+from ottla.coordinator.streams.member import (
+    JOIN_EPOCH,
+    StreamsGroupMember,
+    StreamsGroupMemberMetadata,
+)
 from ottla.coordinator.streams.request_checks import check_request, check_tasks, owned_tasks
 from ottla.coordinator.streams.tasks import NO_TASKS, TaskRole, TaskSet, tasks_of
 from ottla.coordinator.streams.topology import StreamsTopology, declared
@@ -27,11 +31,11 @@ from ottla.wire.messages.streams_group_heartbeat import (
     TaskIds,
 )
 
-Groups = dict[str, AnyGroup]
+Groups = dict[str, Group]
 
 
-class StreamsBeat(NamedTuple):
-    """A heartbeat with its surroundings; `failures` are topics that could not be created."""
+class StreamsHeartbeat(NamedTuple):
+    """A heartbeat and its client; `failures` are topics that could not be created."""
 
     request: StreamsGroupHeartbeatRequest
     client_id: str
@@ -39,71 +43,69 @@ class StreamsBeat(NamedTuple):
     failures: Mapping[str, str]
 
 
-def streams_heartbeat(beat: StreamsBeat, turn: Turn) -> StreamsGroupHeartbeatResponse:
-    """A request that is refused leaves no trace, even where it would have made the group."""
+def streams_heartbeat(beat: StreamsHeartbeat, event: GroupEvent) -> StreamsGroupHeartbeatResponse:
+    """A refused request leaves no trace, even if it would have created the group."""
     try:
         check_request(beat.request)
-        if beat.request.member_epoch < JOINS:
-            return _leave(beat.request, turn)
-        return _beat(_group(beat.request, turn), beat, turn)
+        if beat.request.member_epoch < JOIN_EPOCH:
+            return _leave(beat.request, event)
+        return _beat(_group(beat.request, event), beat, event)
     except KafkaError as error:
-        turn.take_back(error.code)
+        event.take_back(error.code)
         return StreamsGroupHeartbeatResponse(
             error_code=error.code, error_message=error.message or None
         )
 
 
 def find_streams_group(groups: Groups, group_id: str, word: str = "Group") -> StreamsGroup:
-    group = groups.get(group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{word} {group_id} not found.")
-    if not isinstance(group, StreamsGroup):
-        message = f"Group {group_id} is not a streams group."
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
-    return group
+    return find_group(groups, group_id, StreamsGroup, STREAMS, word=word)
 
 
-def _group(request: StreamsGroupHeartbeatRequest, turn: Turn) -> StreamsGroup:
-    """A join makes the group, also in the place of a classic one that has no members.
+def _group(request: StreamsGroupHeartbeatRequest, event: GroupEvent) -> StreamsGroup:
+    """A join creates the group, also in place of a classic group without members.
 
     Offsets stay: an application moves from the classic protocol to this one while it is down.
     """
-    group = turn.groups.get(request.group_id)
-    empty_classic = isinstance(group, Group) and group.is_empty
-    if request.member_epoch > JOINS or (group is not None and not empty_classic):
-        return find_streams_group(turn.groups, request.group_id, "Streams group")
+    group = event.groups.get(request.group_id)
+    empty_classic = isinstance(group, ClassicGroup) and group.is_empty
+    if request.member_epoch > JOIN_EPOCH or (group is not None and not empty_classic):
+        return find_streams_group(event.groups, request.group_id, "Streams group")
     made = StreamsGroup(request.group_id)
     if group is not None:
         for record in group.tombstones():
-            turn.record(*record)
-    turn.put_group(made)
+            event.record(*record)
+    event.put_group(made)
     return made
 
 
-def _leave(request: StreamsGroupHeartbeatRequest, turn: Turn) -> StreamsGroupHeartbeatResponse:
-    group = find_streams_group(turn.groups, request.group_id)
+def _leave(
+    request: StreamsGroupHeartbeatRequest, event: GroupEvent
+) -> StreamsGroupHeartbeatResponse:
+    group = find_streams_group(event.groups, request.group_id)
     if request.member_id not in group.members:
         raise _unknown(group, request.member_id)
     if request.shutdown_application:
         group.shutdown_member_id = group.shutdown_member_id or request.member_id
-    group.remove(request.member_id, turn)
+    group.remove(request.member_id, event)
     return StreamsGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=request.member_epoch, status=[]
     )
 
 
-def _beat(group: StreamsGroup, beat: StreamsBeat, turn: Turn) -> StreamsGroupHeartbeatResponse:
+def _beat(
+    group: StreamsGroup, beat: StreamsHeartbeat, event: GroupEvent
+) -> StreamsGroupHeartbeatResponse:
     request = beat.request
-    known, owned = _check_member(group, request, turn), owned_tasks(request)
+    known, owned = _check_member(group, request, event), owned_tasks(request)
     about = _about(known, beat)
     statuses: list[TopicProblem] = []
-    config = turn.config.streams.of_group(group.group_id)
-    joins = request.member_epoch == JOINS
-    if known is None or joins or known.about != about or not group.is_settled(known, config, turn):
-        _change(group, beat, about, owned, statuses, turn)
+    config = event.config.streams.of_group(group.group_id)
+    joins = request.member_epoch == JOIN_EPOCH
+    if known is None or joins or known.about != about or not group.is_settled(known, config, event):
+        _change(group, beat, about, owned, statuses, event)
     elif group.configured is not None:
         check_tasks(group.configured, owned)
-    group.prolong(request.member_id, turn)
+    group.prolong(request.member_id, event)
     member = group.members[request.member_id]
     if request.shutdown_application:
         group.shutdown_member_id = group.shutdown_member_id or request.member_id
@@ -112,38 +114,38 @@ def _beat(group: StreamsGroup, beat: StreamsBeat, turn: Turn) -> StreamsGroupHea
         member_epoch=member.epoch,
         heartbeat_interval=config.heartbeat_interval_ms,
     )
-    # One that names an older epoch, or other tasks than it was told, did not get our last answer.
-    told = known is not None and not joins and request.member_epoch == known.epoch
-    told = told and (owned is None or owned == member.assigned.keys())
-    if known is None or not told or member.assigned != known.assigned:
-        _tell_tasks(group, member, response)
+    # A member that sends an older epoch, or other tasks than it was sent, has missed a response.
+    up_to_date = known is not None and not joins and request.member_epoch == known.epoch
+    up_to_date = up_to_date and (owned is None or owned == member.assigned.keys())
+    if known is None or not up_to_date or member.assigned != known.assigned:
+        _send_tasks(group, member, response)
     if group.endpoint_epoch != request.endpoint_information_epoch:
-        response.partitions_by_user_endpoint = endpoint_partitions(group, turn.topics)
+        response.partitions_by_user_endpoint = endpoint_partitions(group, event.topics)
     response.endpoint_information_epoch = group.endpoint_epoch
     response.status = _statuses(group, member, statuses, beat.failures)
     return response
 
 
 def _check_member(
-    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: Turn
-) -> StreamsMember | None:
+    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, event: GroupEvent
+) -> StreamsGroupMember | None:
     known = group.members.get(request.member_id)
     if known is None:
-        if request.member_epoch != JOINS:
+        if request.member_epoch != JOIN_EPOCH:
             raise _unknown(group, request.member_id)
-        most = turn.config.streams.max_size
+        most = event.config.streams.max_size
         if len(group.members) >= most:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The streams group has reached its maximum capacity of {most} members.",
             )
-    elif request.member_epoch != JOINS:
+    elif request.member_epoch != JOIN_EPOCH:
         _check_epoch(known, request)
     return known
 
 
-def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
-    """One that did not get our last answer may go on, if it holds nothing that is not its own."""
+def _check_epoch(member: StreamsGroupMember, request: StreamsGroupHeartbeatRequest) -> None:
+    """A member that has missed a response may continue if it only has tasks of its assignment."""
     epoch = request.member_epoch
     if epoch == member.epoch:
         return
@@ -160,10 +162,10 @@ def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -
     )
 
 
-def _about(known: StreamsMember | None, beat: StreamsBeat) -> StreamsMemberAbout:
-    """What is not said in a heartbeat has not changed."""
+def _about(known: StreamsGroupMember | None, beat: StreamsHeartbeat) -> StreamsGroupMemberMetadata:
+    """Fields that a heartbeat leaves out have not changed."""
     request = beat.request
-    about = StreamsMemberAbout() if known is None else known.about
+    about = StreamsGroupMemberMetadata() if known is None else known.about
     about = about._replace(client_id=beat.client_id, client_host=beat.client_host)
     if request.rack_id is not None:
         about = about._replace(rack_id=request.rack_id)
@@ -184,45 +186,47 @@ def _about(known: StreamsMember | None, beat: StreamsBeat) -> StreamsMemberAbout
 
 def _change(
     group: StreamsGroup,
-    beat: StreamsBeat,
-    about: StreamsMemberAbout,
+    beat: StreamsHeartbeat,
+    about: StreamsGroupMemberMetadata,
     owned: TaskSet | None,
     statuses: list[TopicProblem],
-    turn: Turn,
+    event: GroupEvent,
 ) -> None:
-    request, config = beat.request, turn.config.streams.of_group(group.group_id)
+    request, config = beat.request, event.config.streams.of_group(group.group_id)
     first = group.is_empty
-    group.keep(turn)
-    news = group.put_member(request.member_id, about, turn)
+    group.undo_to_now(event)
+    news = group.put_member(request.member_id, about, event)
     if request.topology is not None:
-        _take_topology(group, declared(request.topology), turn)
-    check_tasks(group.refresh(turn, config, bump=news), owned)
+        _take_topology(group, declared(request.topology), event)
+    check_tasks(group.refresh(event, config, bump=news), owned)
     if first:
-        group.wait_for_others(config, turn)
+        group.wait_for_others(config, event)
     target = NO_TASKS
-    if group.waits_for_others(turn):
+    if group.waits_for_others(event):
         detail = "Assignment delayed due to the configured initial rebalance delay."
         statuses.append(TopicProblem(StreamsStatus.ASSIGNMENT_DELAYED, detail))
     else:
-        if not group.assign(config, turn):
+        if not group.assign(config, event):
             detail = "Assignment delayed due to the configured assignment interval."
             statuses.append(TopicProblem(StreamsStatus.ASSIGNMENT_DELAYED, detail))
         target = group.target.get(request.member_id, NO_TASKS)
-    group.advance(request.member_id, target, owned, turn)
+    group.advance(request.member_id, target, owned, event)
 
 
-def _take_topology(group: StreamsGroup, topology: StreamsTopology, turn: Turn) -> None:
+def _take_topology(group: StreamsGroup, topology: StreamsTopology, event: GroupEvent) -> None:
     if group.topology is None:
-        group.put_topology(topology, turn)
+        group.put_topology(topology, event)
     elif topology.epoch >= group.topology.epoch and topology != group.topology:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
 
 
-def _tell_tasks(
-    group: StreamsGroup, member: StreamsMember, response: StreamsGroupHeartbeatResponse
+def _send_tasks(
+    group: StreamsGroup, member: StreamsGroupMember, response: StreamsGroupHeartbeatResponse
 ) -> None:
     def listed(role: TaskRole) -> list[TaskIds]:
-        return [TaskIds(*each) for each in tasks_of(role, member.assigned).items()]
+        return [
+            TaskIds(*partitions_of) for partitions_of in tasks_of(role, member.assigned).items()
+        ]
 
     response.active_tasks = listed(TaskRole.ACTIVE)
     response.standby_tasks = listed(TaskRole.STANDBY)
@@ -233,7 +237,7 @@ def _tell_tasks(
 
 def _statuses(
     group: StreamsGroup,
-    member: StreamsMember,
+    member: StreamsGroupMember,
     delayed: list[TopicProblem],
     failures: Mapping[str, str],
 ) -> list[Status]:

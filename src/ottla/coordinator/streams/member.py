@@ -1,4 +1,4 @@
-"""A member of a streams group: who it is, and how far it has come to what it is to have."""
+"""A member of a streams group: its client, its tasks, and how far it is reconciled."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from ottla.coordinator.streams.tasks import StreamsTask, TaskEpochs
 
-JOINS: Final = 0
-LEAVES: Final = -1
-LEAVES_STATIC: Final = -2
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
 
 
 class StreamsMemberState(IntEnum):
@@ -21,8 +21,8 @@ class StreamsMemberState(IntEnum):
     UNKNOWN = 127
 
 
-class StreamsMemberAbout(NamedTuple):
-    """What a member says of itself. Members of one process share its state directory."""
+class StreamsGroupMemberMetadata(NamedTuple):
+    """What a member declares. Members of one process share its state directory."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -35,21 +35,21 @@ class StreamsMemberAbout(NamedTuple):
     client_tags: tuple[tuple[str, str], ...] = ()
 
 
-class StreamsMember(NamedTuple):
-    """One member. Immutable, so that what a failed append has to undo is easily kept."""
+class StreamsGroupMember(NamedTuple):
+    """One member. Immutable, so that a failed append is undone by keeping the one before."""
 
     member_id: str
-    about: StreamsMemberAbout
+    about: StreamsGroupMemberMetadata
     state: StreamsMemberState = StreamsMemberState.STABLE
     epoch: int = 0
     previous_epoch: int = -1
-    assigned: TaskEpochs = {}  # noqa: RUF012  a mapping that nobody changes
+    assigned: TaskEpochs = {}  # noqa: RUF012  a mapping that is never changed
     revoking: TaskEpochs = {}  # noqa: RUF012
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is StreamsMemberState.STABLE and self.epoch == epoch
 
     def task_epoch(self, task: StreamsTask) -> int | None:
-        """Since which epoch it has this task, be it about to give it up."""
+        """Since which epoch it has this task, even if it has to revoke it."""
         epoch = self.assigned.get(task)
         return self.revoking.get(task) if epoch is None else epoch

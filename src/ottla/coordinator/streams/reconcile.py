@@ -1,11 +1,11 @@
-"""How a member of a streams group comes from the tasks it has to those it is to have (KIP-1071).
+"""How a member of a streams group gets from its current tasks to its target (KIP-1071).
 
-    first   it gives up what it is not to have any more        UNREVOKED_TASKS, old epoch
-    then    it gets what nobody else holds                     UNRELEASED_TASKS, new epoch
+    first   it revokes tasks that are not in its target        UNREVOKED_TASKS, old epoch
+    then    it gets the tasks that no other member has         UNRELEASED_TASKS, new epoch
     until   it has all of its target                           STABLE, new epoch
 
-So no task is active twice, and no process opens the state of a task twice: threads of a process
-share one state directory. Pure: a member goes in, a member comes out.
+So no task is active twice, and no process opens the state of a task twice: the threads of a process
+share one state directory. Pure functions: a member goes in, a member comes out.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.coordinator.streams.member import StreamsMember, StreamsMemberState
+from ottla.coordinator.streams.member import StreamsGroupMember, StreamsMemberState
 from ottla.coordinator.streams.tasks import StreamsTask, TaskEpochs, TaskSet
 from ottla.errors import ErrorCode, KafkaError
 
 
 class StreamsGoal(NamedTuple):
-    """Where a member is to go. `owned` is what it says it holds, None if it does not say."""
+    """A member's target. `owned` is what its heartbeat reports, None if it reports nothing."""
 
     epoch: int
     target: TaskSet
     owned: TaskSet | None
-    is_free: Callable[[StreamsTask], bool]  # whether no other member stands in the way
+    is_free: Callable[[StreamsTask], bool]  # no other member has it, or its state open
 
 
-def reconcile_tasks(member: StreamsMember, goal: StreamsGoal) -> StreamsMember:
-    """The member after the next step, or the very same if there is none to take now."""
+def reconcile_tasks(member: StreamsGroupMember, goal: StreamsGoal) -> StreamsGroupMember:
+    """The member after its next step; the same object if it cannot take one now."""
     if member.state is StreamsMemberState.STABLE:
         return member if member.epoch == goal.epoch else _advance(member, goal, member.epoch)
     if member.state is StreamsMemberState.UNREVOKED_TASKS:
@@ -46,8 +46,10 @@ def reconcile_tasks(member: StreamsMember, goal: StreamsGoal) -> StreamsMember:
     return _advance(member, goal, goal.epoch)
 
 
-def _advance(member: StreamsMember, goal: StreamsGoal, revoking_epoch: int) -> StreamsMember:
-    """`revoking_epoch` is the member's if it has to give up something first."""
+def _advance(
+    member: StreamsGroupMember, goal: StreamsGoal, revoking_epoch: int
+) -> StreamsGroupMember:
+    """`revoking_epoch` becomes the member's epoch if it has to revoke tasks first."""
     kept = {task: epoch for task, epoch in member.assigned.items() if task in goal.target}
     revoked = {task: epoch for task, epoch in member.assigned.items() if task not in goal.target}
     if revoked and _holds(goal, revoked):

@@ -1,12 +1,12 @@
-"""Why a heartbeat of a streams group makes no sense, in Kafka's words."""
+"""Why a heartbeat of a streams group is invalid, in Kafka's words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.coordinator.keys import is_recordable
+from ottla.coordinator.records import is_recordable
 from ottla.coordinator.streams.configured import ConfiguredTopology
-from ottla.coordinator.streams.member import JOINS, LEAVES_STATIC
+from ottla.coordinator.streams.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH
 from ottla.coordinator.streams.tasks import StreamsTask, TaskRole, TaskSet
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.streams_group_heartbeat import (
@@ -25,7 +25,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def check_tasks(configured: ConfiguredTopology, owned: TaskSet | None) -> None:
-    """A member cannot hold tasks that its topology does not have."""
+    """INVALID_REQUEST if the member reports tasks that its topology does not have."""
     if not configured.is_ready:
         return
     for task in sorted(owned or ()):
@@ -43,7 +43,7 @@ def check_tasks(configured: ConfiguredTopology, owned: TaskSet | None) -> None:
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> TaskSet | None:
-    """What the member says it holds; None if that has not changed."""
+    """The tasks that the member reports; None if they have not changed."""
     lists = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if None in lists:
         return None
@@ -78,7 +78,7 @@ def _empty(request: StreamsGroupHeartbeatRequest) -> str:
 
 def _misused(request: StreamsGroupHeartbeatRequest) -> str:
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if request.member_epoch == JOINS:
+    if request.member_epoch == JOIN_EPOCH:
         if request.rebalance_timeout == -1:
             return "RebalanceTimeoutMs must be provided in first request."
         for word, listed in zip(("Active", "Standby", "Warmup"), tasks, strict=True):
@@ -86,14 +86,14 @@ def _misused(request: StreamsGroupHeartbeatRequest) -> str:
                 return f"{word}Tasks must be empty when (re-)joining."
         if request.topology is None:
             return "Topology must be non-null when (re-)joining."
-    elif request.member_epoch == LEAVES_STATIC:
+    elif request.member_epoch == LEAVE_STATIC_EPOCH:
         return "InstanceId can't be null."
-    elif request.member_epoch < LEAVES_STATIC:
+    elif request.member_epoch < LEAVE_STATIC_EPOCH:
         epoch = request.member_epoch
         return f"MemberEpoch is {epoch}, but must be greater than or equal to -2."
     if None in tasks and any(listed is not None for listed in tasks):
         return "If one task-type is non-null, all must be non-null."
-    if request.member_epoch != JOINS and request.topology is not None:
+    if request.member_epoch != JOIN_EPOCH and request.topology is not None:
         return "Topology can only be provided when (re-)joining."
     return ""
 

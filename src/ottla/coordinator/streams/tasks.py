@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class TaskRole(IntEnum):
-    """An active task processes records; the others only keep its state at hand."""
+    """An active task processes records; the others only keep a copy of its state."""
 
     ACTIVE = 0
     STANDBY = 1

@@ -10,7 +10,7 @@ from ottla.wire.messages.streams_group_heartbeat import Subtopology, TopicInfo, 
 
 
 class StreamsInternalTopic(NamedTuple):
-    """A topic that the broker creates; 0 partitions: as many as its neighbours ask for."""
+    """A topic that the broker creates; with 0 partitions their number is derived."""
 
     name: str
     partition_count: int
@@ -19,7 +19,7 @@ class StreamsInternalTopic(NamedTuple):
 
 
 class CopartitionIndexes(NamedTuple):
-    """Source topics that must have equal partition counts, by their place in the subtopology."""
+    """Source topics that must have equal partition counts, by their index in the subtopology."""
 
     source_topics: tuple[int, ...]
     source_topic_regex: tuple[int, ...]
@@ -81,7 +81,7 @@ class StreamsTopology(NamedTuple):
 
 
 def declared(topology: Topology) -> StreamsTopology:
-    """What a heartbeat carries, or STREAMS_INVALID_TOPOLOGY."""
+    """The topology of a heartbeat; STREAMS_INVALID_TOPOLOGY if it is inconsistent."""
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology epoch must be non-negative.")
     subtopologies = sorted(map(_subtopology, topology.subtopologies))

@@ -12,16 +12,15 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.coordinator.streams.keys import check_version, malformed, read_pairs, write_pairs
+from ottla.coordinator.modern_records import check_version, corrupt_if_malformed
+from ottla.coordinator.streams.records import STREAMS_RECORD, read_pairs, write_pairs
 from ottla.coordinator.streams.topology import (
     CopartitionIndexes,
     StreamsInternalTopic,
     StreamsSubtopology,
     StreamsTopology,
 )
-from ottla.wire.primitives import (
-    READ_ERRORS,
-    MalformedError,
+from ottla.wire.fields import (
     read_compact_count,
     read_compact_string,
     read_compact_strings,
@@ -37,7 +36,7 @@ _HEAD: Final = struct.Struct(">hi")
 _TOPIC: Final = struct.Struct(">ih")
 
 
-def write_topology(topology: StreamsTopology) -> bytes:
+def write_topology_record(topology: StreamsTopology) -> bytes:
     buffer = bytearray(_HEAD.pack(0, topology.epoch))
     write_compact_count(buffer, len(topology.subtopologies))
     for subtopology in topology.subtopologies:
@@ -58,17 +57,15 @@ def write_topology(topology: StreamsTopology) -> bytes:
     return bytes(buffer)
 
 
-def read_topology(value: bytes) -> StreamsTopology:
+def read_topology_record(value: bytes) -> StreamsTopology:
     subtopologies = []
-    try:
+    with corrupt_if_malformed(STREAMS_RECORD):
         check_version(value)
         _, epoch = _HEAD.unpack_from(value)
         count, position = read_compact_count(value, _HEAD.size)
         for _ in range(count):
             subtopology, position = _read_subtopology(value, position)
             subtopologies.append(subtopology)
-    except (*READ_ERRORS, MalformedError) as error:
-        raise malformed(error) from error
     return StreamsTopology(epoch, tuple(sorted(subtopologies)))
 
 

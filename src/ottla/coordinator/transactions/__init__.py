@@ -1,5 +1,12 @@
-"""The transaction coordinator: what a transactional id is in the middle of, and who speaks for it.
+"""The transaction coordinator: producer ids and epochs, and the state of each transaction.
 
-As its neighbour for groups it has no clock, no loop and no log: an event gives an Outcome, which
-`broker/transactions.py` carries out.
+    transaction.py        TransactionMetadata: the state of one transactional id, and its steps
+    shard.py              one partition of `__transaction_state`; its events give results
+    coordinator.py        hands requests to the shard of their transactional id
+    init_producer_id.py,  the rules of InitProducerId and EndTxn, as tables
+    end_txn.py
+    records.py            the records of `__transaction_state`, byte for byte as Kafka's
+
+No clock, no event loop and no log: `broker/transaction_coordinator_service.py` appends the records,
+sends the replies and has the markers written. See docs/decisions/0008-transactions.md.
 """

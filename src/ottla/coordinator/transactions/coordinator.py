@@ -1,26 +1,28 @@
-"""All transactional ids that this broker coordinates: requests find their shard here."""
+"""All transactional ids of this broker; each request is handed to the shard of its id."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ottla.coordinator.keys import is_recordable
-from ottla.coordinator.outcome import Token
-from ottla.coordinator.shards import Shards
-from ottla.coordinator.transactions.describing import described, listed
-from ottla.coordinator.transactions.outcome import Outcome, Reply, Result, answered
-from ottla.coordinator.transactions.shard import TransactionConfig, TransactionShard
-from ottla.coordinator.transactions.transaction import Partition
+from ottla.coordinator.records import is_recordable
+from ottla.coordinator.result import CoordinatorResult, Token
+from ottla.coordinator.runtime import CoordinatorRuntime
+from ottla.coordinator.transactions.describe import describe_transaction, transaction_listings
+from ottla.coordinator.transactions.result import TransactionResult
+from ottla.coordinator.transactions.shard import TransactionConfig, TransactionCoordinatorShard
+from ottla.coordinator.transactions.transaction import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import describe_transactions as describing
 from ottla.wire.messages.describe_transactions import DescribeTransactionsResponse
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
-class TransactionCoordinator(Shards[TransactionShard]):
+class TransactionCoordinator(CoordinatorRuntime[TransactionCoordinatorShard]):
     """`partition_count` is that of `__transaction_state`, and can never change."""
 
     __slots__ = ("_ids", "config")
+
+    shard_class = TransactionCoordinatorShard
 
     def __init__(
         self, *, partition_count: int, config: TransactionConfig, ids: Callable[[], int]
@@ -30,35 +32,16 @@ class TransactionCoordinator(Shards[TransactionShard]):
         self._ids = ids
 
     def configure(self, config: TransactionConfig) -> None:
-        """Holds from the next event on; deadlines that are set stay as they are."""
+        """Holds from the next event on; timers that run are not changed."""
         self.config = config
         for shard in self.all_shards():
             shard.config = config
 
-    # -- partitions
-
-    def begin_load(self, partition: int, coordinator_epoch: int) -> TransactionShard:
-        """This broker leads the partition: give the shard its records, then call `end_load`."""
-        return self.add_loading(
-            TransactionShard(
-                partition, coordinator_epoch=coordinator_epoch, config=self.config, ids=self._ids
-            )
+    def new_shard(self, partition: int, leader_epoch: int) -> TransactionCoordinatorShard:
+        """The coordinator epoch in markers is the leader epoch of the partition."""
+        return TransactionCoordinatorShard(
+            partition, coordinator_epoch=leader_epoch, config=self.config, ids=self._ids
         )
-
-    def end_load(self, partition: int, now_ms: int) -> Outcome:
-        return self.add_loaded(partition).loaded(now_ms)
-
-    def unload(self, partition: int) -> None:
-        """Another broker leads the partition, or its log cannot be read any more."""
-        self.remove(partition)
-
-    def failed(self, outcome: Outcome, code: ErrorCode, *, now_ms: int) -> list[Reply]:
-        """See TransactionShard.failed."""
-        return self.shards[outcome.partition].failed(outcome, code, now_ms=now_ms)
-
-    def expire(self, now_ms: int) -> list[Outcome]:
-        """Whatever is due by now; each outcome is of another partition."""
-        return [shard.expire(now_ms) for shard in self.due(now_ms)]
 
     # -- requests
 
@@ -70,13 +53,15 @@ class TransactionCoordinator(Shards[TransactionShard]):
         expected: tuple[int, int] | None,
         token: Token,
         now_ms: int,
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         if not 0 < timeout_ms <= self.config.max_timeout_ms:
-            return answered(token, Result(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            return CoordinatorResult.of_reply(
+                token, TransactionResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            )
         try:
             shard = self._shard(transactional_id)
         except KafkaError as error:
-            return answered(token, Result(error.code))
+            return CoordinatorResult.of_reply(token, TransactionResult(error.code))
         return shard.init_producer_id(
             transactional_id,
             timeout_ms=timeout_ms,
@@ -88,18 +73,18 @@ class TransactionCoordinator(Shards[TransactionShard]):
     def add_partitions(
         self,
         transactional_id: str,
-        partitions: Iterable[Partition],
+        partitions: Iterable[TopicPartition],
         *,
         producer_id: int,
         epoch: int,
         client_version: int,
         token: Token,
         now_ms: int,
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         try:
             shard = self._shard(transactional_id)
         except KafkaError as error:
-            return answered(token, Result(error.code))
+            return CoordinatorResult.of_reply(token, TransactionResult(error.code))
         return shard.add_partitions(
             transactional_id,
             frozenset(partitions),
@@ -113,11 +98,11 @@ class TransactionCoordinator(Shards[TransactionShard]):
     def verify(
         self,
         transactional_id: str,
-        partitions: Iterable[Partition],
+        partitions: Iterable[TopicPartition],
         *,
         producer_id: int,
         epoch: int,
-    ) -> dict[Partition, ErrorCode]:
+    ) -> dict[TopicPartition, ErrorCode]:
         try:
             shard = self._shard(transactional_id)
         except KafkaError as error:
@@ -134,11 +119,11 @@ class TransactionCoordinator(Shards[TransactionShard]):
         client_version: int,
         token: Token,
         now_ms: int,
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         try:
             shard = self._shard(transactional_id)
         except KafkaError as error:
-            return answered(token, Result(error.code))
+            return CoordinatorResult.of_reply(token, TransactionResult(error.code))
         return shard.end(
             transactional_id,
             producer_id=producer_id,
@@ -149,7 +134,7 @@ class TransactionCoordinator(Shards[TransactionShard]):
             now_ms=now_ms,
         )
 
-    def _shard(self, transactional_id: str) -> TransactionShard:
+    def _shard(self, transactional_id: str) -> TransactionCoordinatorShard:
         if not transactional_id or not is_recordable(transactional_id):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has 1 to 32767 bytes")
         return self.shard_of(transactional_id)
@@ -158,7 +143,9 @@ class TransactionCoordinator(Shards[TransactionShard]):
 
     def describe(self, transactional_ids: list[str]) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(
-            transaction_states=[self._describe(each) for each in transactional_ids]
+            transaction_states=[
+                self._describe(transactional_id) for transactional_id in transactional_ids
+            ]
         )
 
     def _describe(self, transactional_id: str) -> describing.TransactionState:
@@ -170,7 +157,7 @@ class TransactionCoordinator(Shards[TransactionShard]):
             return describing.TransactionState(
                 error_code=error.code, transactional_id=transactional_id
             )
-        return described(transactional_id, transaction)
+        return describe_transaction(transactional_id, transaction)
 
     def list_transactions(
         self,
@@ -183,4 +170,4 @@ class TransactionCoordinator(Shards[TransactionShard]):
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         transactions = (shard.transactions.items() for shard in self.shards.values())
         every = (item for items in transactions for item in items)
-        return listed(every, request, now_ms=now_ms, visible=visible)
+        return transaction_listings(every, request, now_ms=now_ms, visible=visible)

@@ -1,1 +1,1 @@
-"""State and request in, records and answer out: each change of the registry, without I/O."""
+"""The registry's changes without I/O: state and request in, records and answer out."""

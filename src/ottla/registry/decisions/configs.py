@@ -1,4 +1,4 @@
-"""Configs: levels of compatibility and what else is set for a subject, a context or all."""
+"""Configs: the compatibility level and other settings of a subject, a context or all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.registry.registry_error import (
 from ottla.registry.rules import checked_metadata, checked_rule_set
 from ottla.registry.state import RegistryState
 from ottla.registry.topic_records import CONFIG_FIELDS, config_record
-from ottla.schemas.compatibility.check import LEVELS, POLICIES
+from ottla.schemas.compatibility.incompatibilities import LEVELS, POLICIES
 
 LEVEL: Final = "compatibilityLevel"
 ASKED_LEVEL: Final = "compatibility"
@@ -39,7 +39,7 @@ def config_of(
 def decide_config(
     state: RegistryState, subject: str | None, body: Mapping[str, Any]
 ) -> RegistryChange[dict[str, Any]]:
-    """Fields that the request leaves out stay as they are; null takes one away."""
+    """Fields that the request omits stay unchanged; null removes one."""
     check_writable(state, subject)
     if not body:
         return RegistryChange({ASKED_LEVEL: state.config_in_scope(subject)[LEVEL]})
@@ -63,7 +63,7 @@ def decide_config_removal(
 
 
 def checked_config(body: Mapping[str, Any]) -> dict[str, Any]:
-    """In the words of the topic. RegistryError 42203, 42210 or 400."""
+    """The config in the topic's words. RegistryError 42203, 42210 or 400."""
     changes: dict[str, Any] = {}
     for name, value in body.items():
         if value is None:

@@ -1,4 +1,4 @@
-"""Modes: whether a subject can be written, and how they are set."""
+"""Modes: whether a subject is writable, and changes of that."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def decide_mode(
         raise invalid_mode()
     records = [mode_record(subject, mode)]
     if mode == IMPORT and state.mode_in_scope(subject) != IMPORT and not force:
-        inside = [each for each in _all_versions(state) if _is_inside(each.subject, subject)]
-        if any(not each.deleted for each in inside):
+        inside = [schema for schema in _all_versions(state) if _is_inside(schema.subject, subject)]
+        if any(not schema.deleted for schema in inside):
             raise not_permitted("Cannot import since found existing subjects")
-        for each in inside:
-            if state.referrers(each.subject, each.version):
-                raise reference_exists(each.subject, each.version)
-        cleared = dict.fromkeys(each.subject for each in inside)
-        records += [schema_tombstone(each) for each in reversed(inside)]
-        records += [clear_subject_record(each) for each in cleared]
+        for schema in inside:
+            if state.referrers(schema.subject, schema.version):
+                raise reference_exists(schema.subject, schema.version)
+        cleared = dict.fromkeys(schema.subject for schema in inside)
+        records += [schema_tombstone(schema) for schema in reversed(inside)]
+        records += [clear_subject_record(name) for name in cleared]
     return RegistryChange({"mode": mode}, records)
 
 
@@ -74,19 +74,19 @@ def decide_mode_removal(
     places: list[str | None] = [subject] if subject in state.modes else []
     if recursive:
         places += [
-            each
-            for each in state.modes
-            if each is not None and each != subject and _is_inside(each, subject)
+            place
+            for place in state.modes
+            if place is not None and place != subject and _is_inside(place, subject)
         ]
-    return RegistryChange({"mode": was}, [mode_record(each, None) for each in places])
+    return RegistryChange({"mode": was}, [mode_record(place, None) for place in places])
 
 
 def _all_versions(state: RegistryState) -> list[StoredSchema]:
-    return [each for versions in state.subjects.values() for each in versions.values()]
+    return [version for versions in state.subjects.values() for version in versions.values()]
 
 
 def _is_inside(name: str, scope: str | None) -> bool:
-    """Whether a config or mode of `scope` counts for the subject `name`."""
+    """True if a config or mode of `scope` applies to the subject `name`."""
     if scope is None:
         return context_of(name) == DEFAULT_CONTEXT
     context, own = split(scope)

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ottla.registry.compatibility import compatibility_messages
 from ottla.registry.decisions.modes import check_may_register
-from ottla.registry.parsed_schemas import ParsedSchemas, referenced_texts, resolved_references
+from ottla.registry.parsed_schema_cache import (
+    ParsedSchemaCache,
+    referenced_texts,
+    resolved_references,
+)
 from ottla.registry.registry_change import RegistryChange
 from ottla.registry.registry_error import (
     RegistryError,
@@ -14,36 +19,35 @@ from ottla.registry.registry_error import (
     invalid_schema,
     not_permitted,
 )
-from ottla.registry.reserved_fields import reserved_messages
+from ottla.registry.reserved_fields import reserved_field_messages
 from ottla.registry.rules import merged, merged_rules
 from ottla.registry.schema_request import SchemaRequest
 from ottla.registry.state import RegistryState
 from ottla.registry.stored_schema import AVRO, VERSION_PROPERTY, StoredSchema
 from ottla.registry.subjects import context_of
 from ottla.registry.topic_records import context_record, schema_record, schema_tombstone
-from ottla.registry.versions_check import messages_against
 
 IMPORT_MODES: Final = ("IMPORT", "FORWARD")
-NEXT: Final = -1  # as a version: whichever comes next
+NEXT: Final = -1  # as a version: the next one
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRegistration:
-    """A request, and how it is to be treated."""
+    """A request, and how to treat it."""
 
     subject: str
     request: SchemaRequest
     normalize: bool = False
-    force: bool = False  # skips the check of compatibility
-    stamped: bool = False  # a new version says its number: confluent:version
+    force: bool = False  # skips the compatibility check
+    stamped: bool = False  # a new version has its number in confluent:version
 
 
 def decide_register(
-    state: RegistryState, schemas: ParsedSchemas, wish: SchemaRegistration
+    state: RegistryState, schemas: ParsedSchemaCache, registration: SchemaRegistration
 ) -> RegistryChange[StoredSchema]:
-    subject, request = wish.subject, wish.request
+    subject, request = registration.subject, registration.request
     config = state.config_in_scope(subject)
-    found = find_same(state, schemas, wish)
+    found = find_same(state, schemas, registration)
     # An imported id that the schema does not have yet makes another version of it.
     same_id = found is not None and request.id in (None, found.id)
     if found is not None and same_id and request.version in (None, NEXT, found.version):
@@ -51,13 +55,13 @@ def decide_register(
     mode = state.mode_in_scope(subject)
     check_may_register(subject, mode, with_id=request.id is not None)
     version = _version(state, subject, request, importing=mode in IMPORT_MODES)
-    new = candidate(state, schemas, wish, version=version)
+    new = candidate(state, schemas, registration, version=version)
     if found is None and (again := _same_guid(state, subject, new)) is not None:
         return RegistryChange(again)
-    if mode not in IMPORT_MODES and not wish.force:
-        messages = messages_against(state, schemas, new, state.versions(subject), config)
+    if mode not in IMPORT_MODES and not registration.force:
+        messages = compatibility_messages(state, schemas, new, state.versions(subject), config)
         if config.get("validateFields"):
-            messages += reserved_messages(new, schemas.of(state, new), state.latest(subject))
+            messages += reserved_field_messages(new, schemas.of(state, new), state.latest(subject))
         if messages:
             raise incompatible(subject, messages)
     stored = new.copied(subject, version, _id(state, new, request.id))
@@ -66,51 +70,55 @@ def decide_register(
 
 def find_same(
     state: RegistryState,
-    schemas: ParsedSchemas,
-    wish: SchemaRegistration,
+    schemas: ParsedSchemaCache,
+    registration: SchemaRegistration,
     *,
     deleted: bool = False,
     as_given: bool = False,
 ) -> StoredSchema | None:
-    """The version of the subject that is this schema: by its text, then by its meaning."""
-    versions = state.versions(wish.subject, deleted=deleted)
-    if not versions or not (wish.request.text or wish.request.metadata or wish.request.rule_set):
+    """The version of the subject with this schema: the same text, or the same meaning."""
+    versions = state.versions(registration.subject, deleted=deleted)
+    if not versions or not (
+        registration.request.text or registration.request.metadata or registration.request.rule_set
+    ):
         return None
-    new = candidate(state, schemas, wish, version=None, as_given=as_given)
-    for each in reversed(versions):
-        if each.guid == new.guid:
-            return each
-    for each in reversed(versions):
-        if each.kind == new.kind and _is_same(state, schemas, new, each):
-            return each
+    new = candidate(state, schemas, registration, version=None, as_given=as_given)
+    for version in reversed(versions):
+        if version.guid == new.guid:
+            return version
+    for version in reversed(versions):
+        if version.kind == new.kind and _is_same(state, schemas, new, version):
+            return version
     return None
 
 
 def candidate(
     state: RegistryState,
-    schemas: ParsedSchemas,
-    wish: SchemaRegistration,
+    schemas: ParsedSchemaCache,
+    registration: SchemaRegistration,
     *,
     version: int | None,
     as_given: bool = False,
 ) -> StoredSchema:
-    """The schema as it would be stored, without its id. `version` None: for a look-up.
+    """The schema as it would be stored, without its id. `version` None: for a lookup.
 
-    `as_given`: without what the config adds to metadata and rules.
+    `as_given`: without the config's defaults and overrides of metadata and rules.
     """
-    subject, request = wish.subject, wish.request
+    subject, request = registration.subject, registration.request
     config = state.config_in_scope(subject)
     if request.text and state.mode_in_scope(subject) in IMPORT_MODES:
-        config = {}  # what is imported stays as it was
+        config = {}  # imports stay unchanged
     elif not as_given:
-        request = _completed(state, wish, config, version)
+        request = _completed(state, registration, config, version)
     references = resolved_references(state, subject, request.references)
     texts = referenced_texts(state, subject, references)
     parsed = schemas.parse(request.kind, request.text, texts)
     text = parsed.canonical
-    if wish.normalize or config.get("normalize"):
+    if registration.normalize or config.get("normalize"):
         text = schemas.normal(request.kind, request.text, texts)
-        references = sorted(set(references), key=lambda each: (each.name, each.subject))
+        references = sorted(
+            set(references), key=lambda reference: (reference.name, reference.subject)
+        )
     return StoredSchema(
         subject,
         version or 0,
@@ -125,13 +133,13 @@ def candidate(
 
 def _completed(
     state: RegistryState,
-    wish: SchemaRegistration,
+    registration: SchemaRegistration,
     config: dict[str, Any],
     version: int | None,
 ) -> SchemaRequest:
-    """With what a request leaves to the version before it, and to the config."""
-    request = wish.request
-    previous = state.latest(wish.subject)
+    """Completed by what a request inherits from the previous version and the config."""
+    request = registration.request
+    previous = state.latest(registration.subject)
     if not request.text:
         if previous is None:
             raise invalid_schema("Empty schema")
@@ -144,7 +152,7 @@ def _completed(
         rule_set = previous.rule_set if rule_set is None else rule_set
     metadata = merged(config.get("defaultMetadata"), metadata, config.get("overrideMetadata"))
     rule_set = merged_rules(config.get("defaultRuleSet"), rule_set, config.get("overrideRuleSet"))
-    stamped = wish.stamped or request.version or VERSION_PROPERTY in _properties(metadata)
+    stamped = registration.stamped or request.version or VERSION_PROPERTY in _properties(metadata)
     if version and stamped:
         stamp = {"properties": {VERSION_PROPERTY: str(version)}}
         metadata = merged(metadata, stamp, None)
@@ -152,10 +160,10 @@ def _completed(
 
 
 def _is_same(
-    state: RegistryState, schemas: ParsedSchemas, new: StoredSchema, old: StoredSchema
+    state: RegistryState, schemas: ParsedSchemaCache, new: StoredSchema, old: StoredSchema
 ) -> bool:
-    """The same but for a confluent:version that one of them lacks, or for references that `new`
-    has in its own text."""
+    """Equal, except for a confluent:version that one of them lacks, or for references that `new`
+    has inlined in its text."""
     if not _is_same_metadata(new, old):
         return False
     if (new.rule_set or None) != (old.rule_set or None):
@@ -192,8 +200,8 @@ def _properties(metadata: dict[str, Any] | None) -> dict[str, str]:
 
 
 def _same_guid(state: RegistryState, subject: str, new: StoredSchema) -> StoredSchema | None:
-    """With the metadata of the version before it, it may be that very version."""
-    return next((each for each in state.versions(subject) if each.guid == new.guid), None)
+    """With the metadata of the previous version, it may be that version."""
+    return next((version for version in state.versions(subject) if version.guid == new.guid), None)
 
 
 def _version(state: RegistryState, subject: str, request: SchemaRequest, *, importing: bool) -> int:
@@ -207,12 +215,12 @@ def _version(state: RegistryState, subject: str, request: SchemaRequest, *, impo
 
 
 def _id(state: RegistryState, new: StoredSchema, wanted: int | None) -> int:
-    """One schema has one id in a context, under however many subjects it is."""
+    """A schema has one id in a context, however many subjects have it."""
     context = context_of(new.subject)
     known = state.id_of(context, new.guid)
     if wanted is None:
         return state.next_id(context) if known is None else known
-    if any(each.guid != new.guid for each in state.with_id(context, wanted)):
+    if any(schema.guid != new.guid for schema in state.with_id(context, wanted)):
         raise not_permitted(
             f"Overwrite new schema with id {wanted} in context {context} is not permitted."
         )

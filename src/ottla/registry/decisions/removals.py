@@ -1,9 +1,8 @@
-"""Delete subjects and versions: softly first, then for good."""
+"""Deletes subjects and versions: soft deletes first, then hard deletes."""
 
 from __future__ import annotations
 
 from ottla.registry.decisions.modes import check_writable
-from ottla.registry.queries import find_version
 from ottla.registry.registry_change import KeyValue, RegistryChange
 from ottla.registry.registry_error import (
     context_not_empty,
@@ -25,30 +24,31 @@ from ottla.registry.topic_records import (
     schema_record,
     schema_tombstone,
 )
+from ottla.registry.versions import find_version
 
 
 def decide_subject_removal(
     state: RegistryState, subject: str, *, permanent: bool
 ) -> RegistryChange[list[int]]:
-    """The numbers of the versions that are deleted by this."""
+    """Returns the numbers of the versions that this deletes."""
     check_writable(state, subject)
     versions = state.versions(subject, deleted=True)
-    live = [each for each in versions if not each.deleted]
+    live = [version for version in versions if not version.deleted]
     if not versions:
         raise subject_not_found(subject)
     if not permanent and not live:
         raise subject_soft_deleted(subject)
-    for each in versions if permanent else live:
-        # Versions of one subject go together, so what they say of each other does not count.
-        if any(other.subject != subject for other in _referrers(state, each, deleted=permanent)):
-            raise reference_exists(subject, each.version)
-        if permanent and not each.deleted:
+    for version in versions if permanent else live:
+        # Versions of one subject are deleted together, so references between them do not count.
+        if any(other.subject != subject for other in _referrers(state, version, deleted=permanent)):
+            raise reference_exists(subject, version.version)
+        if permanent and not version.deleted:
             raise subject_not_soft_deleted(subject)
     if not permanent:
-        numbers = [each.version for each in live]
+        numbers = [version.version for version in live]
         return RegistryChange(numbers, [delete_subject_record(subject, max(numbers))])
-    numbers = [each.version for each in versions]
-    tombstones = [schema_tombstone(each) for each in reversed(versions)]
+    numbers = [version.version for version in versions]
+    tombstones = [schema_tombstone(version) for version in reversed(versions)]
     return RegistryChange(numbers, [*tombstones, *_settings(state, subject)])
 
 
@@ -76,7 +76,7 @@ def decide_version_removal(
 
 
 def decide_context_removal(state: RegistryState, context: str) -> RegistryChange[None]:
-    if any(context_of(each) == context for each in state.subjects):
+    if any(context_of(name) == context for name in state.subjects):
         raise context_not_empty(context)
     if context == DEFAULT_CONTEXT or context not in state.contexts:
         raise subject_not_found(f":{context}:")
@@ -84,7 +84,7 @@ def decide_context_removal(state: RegistryState, context: str) -> RegistryChange
 
 
 def _settings(state: RegistryState, subject: str) -> list[KeyValue]:
-    """What was set for a subject goes with the last of it."""
+    """A subject's config and mode are deleted with its last version."""
     records: list[KeyValue] = []
     if subject in state.modes:
         records.append(mode_record(subject, None))
@@ -94,7 +94,7 @@ def _settings(state: RegistryState, subject: str) -> list[KeyValue]:
 
 
 def _referrers(state: RegistryState, schema: StoredSchema, *, deleted: bool) -> list[StoredSchema]:
-    """Those that are soft deleted can come back, and keep what they refer to from going for good.
-    They do not keep it from being soft deleted itself."""
+    """Soft-deleted referrers can come back, so they prevent a hard delete of what they refer to.
+    They do not prevent its soft delete."""
     found = state.referrers(schema.subject, schema.version)
-    return [each for each in found if deleted or not each.deleted]
+    return [referrer for referrer in found if deleted or not referrer.deleted]

@@ -1,4 +1,4 @@
-"""A new version of a schema that differs in its metadata and rules alone."""
+"""A new version of a schema that differs only in its metadata and rules."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.registry.decisions.register import SchemaRegistration, decide_register
-from ottla.registry.parsed_schemas import ParsedSchemas
-from ottla.registry.queries import find_version
+from ottla.registry.parsed_schema_cache import ParsedSchemaCache
 from ottla.registry.registry_change import RegistryChange
 from ottla.registry.registry_error import invalid_rule_set, invalid_schema
 from ottla.registry.rules import GROUPS, checked_rule_set, merged_rules
 from ottla.registry.schema_request import SchemaRequest, read_schema_request
 from ottla.registry.state import RegistryState
 from ottla.registry.stored_schema import StoredSchema
+from ottla.registry.versions import find_version
 
 
 def decide_tags(
     state: RegistryState,
-    schemas: ParsedSchemas,
+    schemas: ParsedSchemaCache,
     subject: str,
     version: str,
     body: Mapping[str, Any],
 ) -> RegistryChange[StoredSchema]:
-    """Tags within the text of a schema (tagsToAdd, tagsToRemove) are not changed: 42201."""
+    """Tags within a schema's text (tagsToAdd, tagsToRemove) can't be changed: 42201."""
     if body.get("tagsToAdd") or body.get("tagsToRemove"):
         raise invalid_schema("tagsToAdd and tagsToRemove are not served: register the text instead")
     merging = body.get("rulesToMerge") is not None or body.get("rulesToRemove") is not None
@@ -33,13 +33,13 @@ def decide_tags(
             "ruleSet should be omitted if specifying rulesToMerge or rulesToRemove"
         )
     old = find_version(state, subject, version, deleted=False)
-    asked = read_schema_request({**body, "schema": old.text, "schemaType": old.kind})
+    request = read_schema_request({**body, "schema": old.text, "schemaType": old.kind})
     request = SchemaRequest(
         old.text,
         old.kind,
         old.references,
-        asked.metadata if asked.metadata is not None else old.metadata,
-        asked.rule_set if not merging else _changed(old.rule_set, body),
+        request.metadata if request.metadata is not None else old.metadata,
+        request.rule_set if not merging else _changed(old.rule_set, body),
         body.get("newVersion"),
     )
     if request.rule_set is None:
@@ -52,9 +52,9 @@ def _changed(rule_set: Mapping[str, Any] | None, body: Mapping[str, Any]) -> dic
     removed = set(body.get("rulesToRemove") or ())
     if found is None or not removed:
         return found
-    kept = {
+    remaining = {
         group: [rule for rule in found[group] if rule["name"] not in removed]
         for group, _ in GROUPS
         if group in found
     }
-    return {group: rules for group, rules in kept.items() if rules}
+    return {group: rules for group, rules in remaining.items() if rules}

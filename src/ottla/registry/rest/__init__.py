@@ -1,1 +1,1 @@
-"""Confluent's REST over HTTP."""
+"""Confluent's REST API over HTTP."""

@@ -1,4 +1,4 @@
-"""What a caller must be allowed to, by the registry's paths."""
+"""The role that a caller needs, by the registry's paths."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ottla.rest.settings import AccessSettings
 REALM: Final = "SchemaRegistry-Props"
 READS: Final = ("GET", "HEAD")
 WRITES: Final = ("versions", "tags")
-"""How the paths end whose POST changes something; that of a look-up ends with the subject."""
+"""Endings of the paths whose POST changes something; a lookup's path ends with the subject."""
 CODES: Final = {401: 40101, 403: 40301}
 CHECKS: Final = "/compatibility/"
 
 
-def guarded(app: ASGIApp, access: AccessSettings) -> ASGIApp:
+def with_access_check(app: ASGIApp, access: AccessSettings) -> ASGIApp:
     if access.is_open:
         return app
-    return RestGuard(app, access, needs=needs, refuse=refuse)
+    return RestGuard(app, access, needs=right_of, refuse=refuse)
 
 
-def needs(method: str, path: str) -> Right:
-    """In doubt, the right to change: a subject may be called what a path ends with."""
+def right_of(method: str, path: str) -> Right:
+    """Write access if in doubt, because a subject may have the name of a path's ending."""
     if method in READS:
         return Right.READ
     if method == "POST":

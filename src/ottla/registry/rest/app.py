@@ -1,4 +1,4 @@
-"""The ASGI application: a request in, JSON out, errors in Confluent's form."""
+"""The ASGI application: requests in, JSON out, errors in Confluent's form."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from starlette.types import Receive, Scope, Send
 
 from ottla.auth.audit import printable
 from ottla.errors import ErrorCode, KafkaError
+from ottla.registry.kafka_schema_registry import KafkaSchemaRegistry
 from ottla.registry.registry_error import RegistryError
 from ottla.registry.rest.call import RawText, RestCall
 from ottla.registry.rest.router import Handler, Query, Router
 from ottla.registry.rest.routes import ROUTES
-from ottla.registry.schema_registry import SchemaRegistry
 from ottla.registry.subject_access import SubjectRights
 from ottla.rest.guard import caller_of
 
@@ -38,7 +38,7 @@ log = logging.getLogger("ottla.registry")
 
 
 class RegistryApp:
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: KafkaSchemaRegistry) -> None:
         self._registry = registry
         self._router = Router(ROUTES)
 
@@ -63,7 +63,7 @@ class RegistryApp:
         try:
             return await self._handled(found, body, scope)
         except RegistryError as error:
-            # Another instance may have written it a moment ago: look once more at the end.
+            # Another instance may have written it a moment ago: catch up, and look again.
             if error.status != NOT_FOUND or not await self._registry.catch_up():
                 raise
         return await self._handled(found, body, scope)
@@ -91,7 +91,7 @@ async def read_body(receive: Receive) -> bytes:
     parts, size = [], 0
     while True:
         message = await receive()
-        if message["type"] == "http.disconnect":  # what came so far is not what was meant
+        if message["type"] == "http.disconnect":  # the body is incomplete
             raise RegistryError(BAD_REQUEST, "The connection ended before the request did")
         parts.append(message.get("body", b""))
         size += len(parts[-1])
@@ -101,24 +101,27 @@ async def read_body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-async def send_answer(send: Send, status: int, text: str, asked: Mapping[bytes, bytes]) -> None:
+async def send_answer(send: Send, status: int, text: str, request: Mapping[bytes, bytes]) -> None:
     data = text.encode()
     headers = [
-        (b"content-type", media_type(asked.get(b"accept", b"")).encode()),
+        (b"content-type", media_type(request.get(b"accept", b"")).encode()),
         (b"content-length", str(len(data)).encode()),
-        (REQUEST_ID, asked.get(REQUEST_ID) or str(uuid.uuid4()).encode()),
+        (REQUEST_ID, request.get(REQUEST_ID) or str(uuid.uuid4()).encode()),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": data})
 
 
 def media_type(accepted: bytes) -> str:
-    """The first of ours that the client asks for by name."""
+    """The first of our media types that the client accepts by name."""
     if accepted:
-        asked = [each.partition(";")[0].strip() for each in accepted.decode("latin-1").split(",")]
-        for each in asked:
-            if each in MEDIA_TYPES:
-                return each
+        media_ranges = [
+            media_range.partition(";")[0].strip()
+            for media_range in accepted.decode("latin-1").split(",")
+        ]
+        for media_range in media_ranges:
+            if media_range in MEDIA_TYPES:
+                return media_range
     return MEDIA_TYPES[0]
 
 
@@ -131,5 +134,5 @@ def registry_error(error: Exception) -> RegistryError:
         if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
             return RegistryError(TOO_LARGE, "Write failed because schema is too large")
         return RegistryError(STORE_ERROR, f"Error from the backend Kafka store: {error}")
-    log.error("A request failed", exc_info=error)
+    log.error("Request failed", exc_info=error)
     return RegistryError(500, f"Internal Server Error: {type(error).__name__}")

@@ -1,4 +1,4 @@
-"""One request, as handlers see it, and what they answer."""
+"""One request, in the form that handlers get, and their raw answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.auth.acls import AclOperation
+from ottla.registry.kafka_schema_registry import KafkaSchemaRegistry
 from ottla.registry.registry_error import RegistryError
-from ottla.registry.schema_registry import SchemaRegistry
 from ottla.registry.schema_request import SchemaRequest, read_schema_request
 from ottla.registry.state import RegistryState
 from ottla.registry.stored_schema import StoredSchema
@@ -19,9 +19,9 @@ from ottla.registry.subjects import GLOBAL_CONTEXT, check_subject, context_name,
 
 @dataclass(slots=True)
 class RestCall:
-    """`words` are the path's variable parts, decoded; a query's names may come several times."""
+    """`words` are the path's variables, decoded; a query's names may occur several times."""
 
-    registry: SchemaRegistry
+    registry: KafkaSchemaRegistry
     words: Mapping[str, str]
     query: Mapping[str, list[str]]
     body: bytes = b""
@@ -41,23 +41,23 @@ class RestCall:
             self.rights.check_registry(operation)
 
     def check_scope(self, operation: AclOperation, subject: str | None) -> None:
-        """`subject` may be a context, `:.sales:`; None, and that of all contexts, are global."""
+        """`subject` may be a context, `:.sales:`; None, and the context of all, are global."""
         if subject is None or subject == GLOBAL_CONTEXT:
             self.check_registry(operation)
         else:
             self.check(operation, subject)
 
     def readable(self, schemas: Sequence[StoredSchema]) -> list[StoredSchema]:
-        return [each for each in schemas if self.may(AclOperation.READ, each.subject)]
+        return [schema for schema in schemas if self.may(AclOperation.READ, schema.subject)]
 
-    # What was asked
+    # The request
 
     @property
     def state(self) -> RegistryState:
         return self.registry.state
 
     def subject(self, *, alias: bool = False) -> str:
-        """Of the path, as it is stored. `alias`: the subject that it stands for."""
+        """The path's subject, in its stored form. `alias`: the subject that it stands for."""
         name = check_subject(self.words["subject"])
         return self.state.alias(name) if alias else name
 
@@ -66,21 +66,21 @@ class RestCall:
         return check_subject(self.words["subject"]) if "subject" in self.words else None
 
     def context(self) -> str:
-        """Of the path, as the subject that stands for all of it."""
+        """The path's context, as the subject that stands for all of it."""
         return f":{context_name(self.words['context'])}:"
 
     def schema_request(self, subject: str) -> SchemaRequest:
-        """The schema in the body. Its author must be able to read what it refers to: messages and
-        answers may show parts of that."""
+        """The schema in the body. Its author must be able to read what it refers to, because
+        messages and answers may show parts of that."""
         request = read_schema_request(self.fields())
-        if not request.text:  # the text of the version before, which the answer shows
+        if not request.text:  # that of the previous version, which the answer shows
             self.check(AclOperation.READ, subject)
         for reference in request.references:
             self.check(AclOperation.READ, relative_to(subject, reference.subject))
         return request
 
     def number(self, name: str) -> int:
-        """A number of the path: what is none is no path that we have."""
+        """A number in the path; anything else is an unknown path."""
         try:
             return int(self.words[name])
         except ValueError:
@@ -103,7 +103,7 @@ class RestCall:
             raise RegistryError(404, "HTTP 404 Not Found") from None
 
     def fields(self) -> dict[str, Any]:
-        """The body, which is an object."""
+        """The body, which must be an object."""
         try:
             found = json.loads(self.body or b"{}")
         except ValueError as error:
@@ -117,7 +117,7 @@ class RestCall:
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """A schema's text as it is, without JSON around it."""
+    """A schema's bare text, without JSON around it."""
 
     text: str
     headers: Mapping[str, str] = field(default_factory=dict)

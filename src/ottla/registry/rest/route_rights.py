@@ -1,4 +1,4 @@
-"""What each route asks for, before its handler runs."""
+"""The authorization of each route, checked before its handler runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.auth.acls import AclOperation
 from ottla.registry.rest.call import RestCall
 
 RouteRight = Callable[[RestCall], None]
-"""RegistryError 40301 if the caller may not."""
+"""RegistryError 40301 if the caller is not authorized."""
 
 
 def on_subject(operation: AclOperation) -> RouteRight:
@@ -25,7 +25,7 @@ def on_subject(operation: AclOperation) -> RouteRight:
 
 
 def on_scope(operation: AclOperation) -> RouteRight:
-    """On the subject or context whose config or mode it is; on the registry for the global one."""
+    """On the subject or context that has the config or mode; on the registry for the global one."""
     return lambda call: call.check_scope(operation, call.optional_subject())
 
 
@@ -34,7 +34,7 @@ def on_context(operation: AclOperation) -> RouteRight:
 
 
 def nothing(call: RestCall) -> None:
-    """Everybody who has logged in may: it says nothing of any subject."""
+    """Open to every authenticated caller: the answer is about no subject."""
 
 
 def filtered(call: RestCall) -> None:

@@ -1,7 +1,7 @@
-"""Which handler a path means. Subjects may hold `/` as %2F: paths are cut before they are decoded.
+"""Finds the handler of a path. Subjects may contain `/` as %2F: paths are split, then decoded.
 
-Under /contexts/{context}/ every path is that of the same request for the whole registry, with the
-context in front of its subject.
+Under /contexts/{context}/, every path is the same request as without it, with the context in front
+of its subject.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ QUALIFIED: Final = ("subjects", "config", "mode")
 
 
 class Router:
-    """`routes`: method, path with {words}, handler, and the right that it needs."""
+    """`routes`: method, path with {words}, handler, and its right."""
 
     def __init__(self, routes: Iterable[tuple[str, str, Handler, RouteRight]]) -> None:
         self._routes: dict[int, list[tuple[str, list[str], Handler]]] = {}
         for method, path, handler, right in routes:
             words = path.strip("/").split("/")
             self._routes.setdefault(len(words), []).append(
-                (method, words, with_right(handler, right))
+                (method, words, with_right_check(handler, right))
             )
 
     def find(
@@ -39,7 +39,7 @@ class Router:
     ) -> tuple[Handler, dict[str, str], Query]:
         """RegistryError 404 or 405."""
         text = raw_path.decode("latin-1").partition("?")[0]
-        words = [unquote(each) for each in text.strip("/").split("/")]
+        words = [unquote(word) for word in text.strip("/").split("/")]
         query = (
             parse_qs(query_string.decode("latin-1"), keep_blank_values=True) if query_string else {}
         )
@@ -56,9 +56,9 @@ class Router:
         raise RegistryError(405, NOT_ALLOWED) if path_known else RegistryError(404, NOT_FOUND)
 
 
-def with_right(handler: Handler, right: RouteRight) -> Handler:
-    """In one step of the loop: a handler looks at its subject before it waits for anything, so
-    what was checked is what is used."""
+def with_right_check(handler: Handler, right: RouteRight) -> Handler:
+    """Checks without an await before the handler: a handler reads its subject before it waits for
+    anything, so the subject that was checked is the one that is used."""
 
     def checked(call: RestCall) -> Awaitable[object]:
         right(call)
@@ -68,15 +68,15 @@ def with_right(handler: Handler, right: RouteRight) -> Handler:
 
 
 def in_context(context: str, words: list[str], query: Query) -> list[str]:
-    """The same path for the whole registry."""
+    """The same request without /contexts, with the context in its subject."""
     prefix = f":{context_name(context)}:"
     for name in ("subject", "subjectPrefix"):
         given = query.get(name, [""])[0]
         if not given.startswith(PREFIX):
             query[name] = [prefix + given]
-    for place, word in enumerate(words[:-1]):
-        if word in QUALIFIED and not words[place + 1].startswith(PREFIX):
-            return [*words[: place + 1], prefix + words[place + 1], *words[place + 2 :]]
+    for index, word in enumerate(words[:-1]):
+        if word in QUALIFIED and not words[index + 1].startswith(PREFIX):
+            return [*words[: index + 1], prefix + words[index + 1], *words[index + 2 :]]
     if words[-1] in ("config", "mode"):
         return [*words, prefix]
     return words

@@ -1,11 +1,11 @@
-"""Every path that is served, and what it asks for. The hottest come first: they are tried in this
-order."""
+"""Every path that is served, and its right. The hottest come first, because they are tried in
+this order."""
 
 from __future__ import annotations
 
+from ottla.registry.rest import config_routes
 from ottla.registry.rest import route_rights as rights
 from ottla.registry.rest import schema_routes as schemas
-from ottla.registry.rest import setting_routes as settings
 from ottla.registry.rest import subject_routes as subjects
 from ottla.registry.rest.route_rights import RouteRight
 from ottla.registry.rest.router import Handler
@@ -33,28 +33,38 @@ ROUTES: list[tuple[str, str, Handler, RouteRight]] = [
     ("GET", "/schemas/ids/{id}/versions", schemas.list_id_versions, rights.filtered),
     ("GET", "/schemas/guids/{guid}", schemas.show_guid, rights.filtered),
     ("GET", "/schemas/guids/{guid}/ids", schemas.list_guid_ids, rights.filtered),
-    ("GET", "/config", settings.show_config, rights.DESCRIBE_CONFIGS),
-    ("PUT", "/config", settings.change_config, rights.ALTER_CONFIGS),
-    ("DELETE", "/config", settings.delete_config, rights.ALTER_CONFIGS),
-    ("GET", "/config/{subject}", settings.show_config, rights.DESCRIBE_CONFIGS),
-    ("PUT", "/config/{subject}", settings.change_config, rights.ALTER_CONFIGS),
-    ("DELETE", "/config/{subject}", settings.delete_config, rights.ALTER_CONFIGS),
-    ("GET", "/mode", settings.show_mode, rights.DESCRIBE_CONFIGS),
-    ("PUT", "/mode", settings.change_mode, rights.ALTER_CONFIGS),
-    ("DELETE", "/mode", settings.delete_mode, rights.ALTER_CONFIGS),
-    ("GET", "/mode/{subject}", settings.show_mode, rights.DESCRIBE_CONFIGS),
-    ("PUT", "/mode/{subject}", settings.change_mode, rights.ALTER_CONFIGS),
-    ("DELETE", "/mode/{subject}", settings.delete_mode, rights.ALTER_CONFIGS),
-    ("POST", f"/compatibility{VERSION}", settings.check_version, rights.WRITE),
-    ("POST", "/compatibility/subjects/{subject}/versions", settings.check_versions, rights.WRITE),
-    ("GET", "/contexts", settings.list_contexts, rights.filtered),
-    ("DELETE", "/contexts/{context}", settings.delete_context, rights.DELETE_CONTEXT),
-    ("GET", "/associations/subjects/{subject}", settings.list_associations, rights.filtered),
-    ("GET", f"{RESOURCES}/{{namespace}}/{{name}}", settings.list_associations, rights.filtered),
-    ("GET", f"{RESOURCES}/{{resource_id}}", settings.list_associations, rights.filtered),
-    ("GET", "/", settings.show_root, rights.nothing),
-    ("POST", "/", settings.show_root, rights.nothing),
-    ("GET", "/v1/metadata/id", settings.show_cluster, rights.nothing),
-    ("GET", "/v1/metadata/version", settings.show_server_version, rights.nothing),
-    ("GET", "/v1/metadata/deployment", settings.show_deployment, rights.nothing),
+    ("GET", "/config", config_routes.show_config, rights.DESCRIBE_CONFIGS),
+    ("PUT", "/config", config_routes.change_config, rights.ALTER_CONFIGS),
+    ("DELETE", "/config", config_routes.delete_config, rights.ALTER_CONFIGS),
+    ("GET", "/config/{subject}", config_routes.show_config, rights.DESCRIBE_CONFIGS),
+    ("PUT", "/config/{subject}", config_routes.change_config, rights.ALTER_CONFIGS),
+    ("DELETE", "/config/{subject}", config_routes.delete_config, rights.ALTER_CONFIGS),
+    ("GET", "/mode", config_routes.show_mode, rights.DESCRIBE_CONFIGS),
+    ("PUT", "/mode", config_routes.change_mode, rights.ALTER_CONFIGS),
+    ("DELETE", "/mode", config_routes.delete_mode, rights.ALTER_CONFIGS),
+    ("GET", "/mode/{subject}", config_routes.show_mode, rights.DESCRIBE_CONFIGS),
+    ("PUT", "/mode/{subject}", config_routes.change_mode, rights.ALTER_CONFIGS),
+    ("DELETE", "/mode/{subject}", config_routes.delete_mode, rights.ALTER_CONFIGS),
+    ("POST", f"/compatibility{VERSION}", config_routes.check_version, rights.WRITE),
+    (
+        "POST",
+        "/compatibility/subjects/{subject}/versions",
+        config_routes.check_versions,
+        rights.WRITE,
+    ),
+    ("GET", "/contexts", config_routes.list_contexts, rights.filtered),
+    ("DELETE", "/contexts/{context}", config_routes.delete_context, rights.DELETE_CONTEXT),
+    ("GET", "/associations/subjects/{subject}", config_routes.list_associations, rights.filtered),
+    (
+        "GET",
+        f"{RESOURCES}/{{namespace}}/{{name}}",
+        config_routes.list_associations,
+        rights.filtered,
+    ),
+    ("GET", f"{RESOURCES}/{{resource_id}}", config_routes.list_associations, rights.filtered),
+    ("GET", "/", config_routes.show_root, rights.nothing),
+    ("POST", "/", config_routes.show_root, rights.nothing),
+    ("GET", "/v1/metadata/id", config_routes.show_cluster, rights.nothing),
+    ("GET", "/v1/metadata/version", config_routes.show_server_version, rights.nothing),
+    ("GET", "/v1/metadata/deployment", config_routes.show_deployment, rights.nothing),
 ]

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ottla.auth.acls import AclOperation
-from ottla.registry.queries import (
+from ottla.registry.registry_error import schema_not_found
+from ottla.registry.rest.call import RawText, RestCall
+from ottla.registry.stored_schema import KINDS, StoredSchema
+from ottla.registry.subject_access import denied
+from ottla.registry.subjects import context_of
+from ottla.registry.versions import (
     guid_bytes,
     has_prefix,
     names_of,
@@ -15,11 +20,6 @@ from ottla.registry.queries import (
     text_fields,
     versions_with_id,
 )
-from ottla.registry.registry_error import schema_not_found
-from ottla.registry.rest.call import RawText, RestCall
-from ottla.registry.stored_schema import KINDS, StoredSchema
-from ottla.registry.subject_access import denied
-from ottla.registry.subjects import context_of
 
 SCHEMAS_MAX: Final = 1000  # in one answer (schema.search.max.limit)
 
@@ -42,7 +42,7 @@ async def list_id_subjects(call: RestCall) -> list[str]:
 
 
 async def list_id_versions(call: RestCall) -> list[dict[str, Any]]:
-    found = [{"subject": each.subject, "version": each.version} for each in _live(call)]
+    found = [{"subject": schema.subject, "version": schema.version} for schema in _live(call)]
     return page(found, call.integer("offset", 0), call.integer("limit", -1))
 
 
@@ -55,7 +55,7 @@ async def show_guid(call: RestCall) -> dict[str, Any]:
 
 
 async def list_guid_ids(call: RestCall) -> list[dict[str, Any]]:
-    """A GUID is a digest of the schema: only those who may read it learn that it exists."""
+    """A GUID is a digest of the schema: only callers that may read it learn that it exists."""
     ids = call.state.ids_of(guid_bytes(call.words["guid"])).items()
     found = [
         {"context": context, "id": id}
@@ -80,15 +80,15 @@ async def list_schemas(call: RestCall) -> list[dict[str, Any]]:
             versions = call.readable(call.state.versions(subject, deleted=deleted))
             found += versions[-1:] if latest_only else versions
     if rule_type:
-        found = [each for each in found if rule_type in _rule_types(each)]
+        found = [schema for schema in found if rule_type in _rule_types(schema)]
     limit = call.integer("limit", SCHEMAS_MAX)
     some = page(found, call.integer("offset", 0), min(limit, SCHEMAS_MAX) if limit > 0 else -1)
-    return [schema_fields(each) for each in some[:SCHEMAS_MAX]]
+    return [schema_fields(schema) for schema in some[:SCHEMAS_MAX]]
 
 
 def _versions(call: RestCall) -> list[StoredSchema]:
-    """Those with the path's id that the caller may read. Ids count up from 1, so that one exists
-    is no secret."""
+    """The versions with the path's id that the caller may read. Ids count up from 1, so the
+    existence of one is no secret."""
     found = versions_with_id(call.state, call.number("id"), call.text("subject") or None)
     readable = call.readable(found)
     if not readable:
@@ -102,7 +102,7 @@ def _with_id(call: RestCall) -> StoredSchema:
 
 def _live(call: RestCall) -> list[StoredSchema]:
     deleted = call.flag("deleted")
-    return [each for each in _versions(call) if deleted or not each.deleted]
+    return [version for version in _versions(call) if deleted or not version.deleted]
 
 
 def _string_fields(call: RestCall, schema: StoredSchema) -> dict[str, Any]:

@@ -11,7 +11,11 @@ from ottla.registry.decisions.look_up_same import look_up_same
 from ottla.registry.decisions.register import SchemaRegistration, decide_register
 from ottla.registry.decisions.removals import decide_subject_removal, decide_version_removal
 from ottla.registry.decisions.tags import decide_tags
-from ottla.registry.queries import (
+from ottla.registry.registry_error import schema_not_found, subject_not_found
+from ottla.registry.rest.call import RawText, RestCall
+from ottla.registry.stored_schema import StoredSchema
+from ottla.registry.subjects import EVERY_CONTEXT, check_registrable
+from ottla.registry.versions import (
     find_version_in_contexts,
     names_in_contexts,
     page,
@@ -20,10 +24,6 @@ from ottla.registry.queries import (
     text_fields,
     with_metadata,
 )
-from ottla.registry.registry_error import schema_not_found, subject_not_found
-from ottla.registry.rest.call import RawText, RestCall
-from ottla.registry.stored_schema import StoredSchema
-from ottla.registry.subjects import EVERY_CONTEXT, check_registrable
 
 
 async def list_subjects(call: RestCall) -> list[str]:
@@ -33,35 +33,35 @@ async def list_subjects(call: RestCall) -> list[str]:
         deleted=call.flag("deleted"),
         deleted_only=call.flag("deletedOnly"),
     )
-    names = [each for each in names if call.may(AclOperation.DESCRIBE, each)]
+    names = [name for name in names if call.may(AclOperation.DESCRIBE, name)]
     return page(names, call.integer("offset", 0), call.integer("limit", -1))
 
 
 async def look_up(call: RestCall) -> dict[str, Any]:
-    """The version of this subject that is the schema in the body."""
-    wish, deleted = _registration(call), call.flag("deleted")
-    for name in names_in_contexts(call.state, wish.subject):
+    """The version of this subject with the schema in the body."""
+    registration, deleted = _registration(call), call.flag("deleted")
+    for name in names_in_contexts(call.state, registration.subject):
         if not call.state.versions(name, deleted=deleted):
             continue
-        if not call.may(AclOperation.DESCRIBE, name):  # in another context
+        if not call.may(AclOperation.DESCRIBE, name):  # an alias in another context
             continue
         found = look_up_same(
-            call.state, call.registry.schemas, replace(wish, subject=name), deleted=deleted
+            call.state, call.registry.schemas, replace(registration, subject=name), deleted=deleted
         )
         if found is not None:
             return _fields(call, found)
-    if not call.state.versions(wish.subject, deleted=deleted):
-        raise subject_not_found(wish.subject)
+    if not call.state.versions(registration.subject, deleted=deleted):
+        raise subject_not_found(registration.subject)
     raise schema_not_found()
 
 
 async def register(call: RestCall) -> dict[str, Any]:
     check_registrable(call.subject())
-    wish = _registration(call)
-    if wish.force:  # as if the subject's level were NONE
-        call.check(AclOperation.ALTER_CONFIGS, wish.subject)
+    registration = _registration(call)
+    if registration.force:  # as with the level NONE
+        call.check(AclOperation.ALTER_CONFIGS, registration.subject)
     schema = await call.registry.write(
-        lambda state: decide_register(state, call.registry.schemas, wish)
+        lambda state: decide_register(state, call.registry.schemas, registration)
     )
     return {
         "id": schema.id,
@@ -79,9 +79,11 @@ async def list_versions(call: RestCall) -> list[int]:
     if not found:
         raise subject_not_found(subject)
     if only:
-        found = [each for each in found if each.deleted]
+        found = [schema for schema in found if schema.deleted]
     negative = call.flag("deletedAsNegative")
-    numbers = [-each.version if negative and each.deleted else each.version for each in found]
+    numbers = [
+        -schema.version if negative and schema.deleted else schema.version for schema in found
+    ]
     return page(numbers, call.integer("offset", 0), call.integer("limit", -1))
 
 
@@ -97,8 +99,8 @@ async def list_referrers(call: RestCall) -> list[int]:
     schema = _version(call)
     deleted = call.flag("deleted")
     found = call.state.referrers(schema.subject, schema.version)
-    found = [each for each in found if call.may(AclOperation.DESCRIBE, each.subject)]
-    ids = sorted({each.id for each in found if deleted or not each.deleted})
+    found = [schema for schema in found if call.may(AclOperation.DESCRIBE, schema.subject)]
+    ids = sorted({schema.id for schema in found if deleted or not schema.deleted})
     return page(ids, call.integer("offset", 0), call.integer("limit", -1))
 
 

@@ -1,4 +1,4 @@
-"""Types and values of the SQL as Arrow has them."""
+"""SQL types and values in Arrow."""
 
 from __future__ import annotations
 
@@ -10,64 +10,64 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.rows.schema import DELETED, PSEUDO_COLUMNS, WINDOW_BOUNDS, Layout
-from ottla.rows.types import Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlType
 
 PLAIN: Final = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INTEGER: pa.int32(),
-    Kind.BIGINT: pa.int64(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.BYTES: pa.binary(),
-    Kind.TIME: pa.time64("ns"),  # the one that Spark takes for its TIME
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMP: pa.timestamp("us", "UTC"),
+    SqlBaseType.BOOLEAN: pa.bool_(),
+    SqlBaseType.INTEGER: pa.int32(),
+    SqlBaseType.BIGINT: pa.int64(),
+    SqlBaseType.DOUBLE: pa.float64(),
+    SqlBaseType.STRING: pa.string(),
+    SqlBaseType.BYTES: pa.binary(),
+    SqlBaseType.TIME: pa.time64("ns"),  # the type that Spark maps to TIME
+    SqlBaseType.DATE: pa.date32(),
+    SqlBaseType.TIMESTAMP: pa.timestamp("us", "UTC"),
 }
 
 
 def arrow_type(type_: SqlType) -> pa.DataType:
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is SqlBaseType.DECIMAL:
         return pa.decimal128(type_.precision, type_.scale)
-    if type_.kind is Kind.ARRAY:
+    if type_.kind is SqlBaseType.ARRAY:
         assert type_.element is not None
         return pa.list_(pa.field("element", arrow_type(type_.element)))
-    if type_.kind is Kind.MAP:
+    if type_.kind is SqlBaseType.MAP:
         assert type_.key is not None
         assert type_.element is not None
         return pa.map_(arrow_type(type_.key), arrow_type(type_.element))
-    if type_.kind is Kind.STRUCT:
-        return pa.struct([pa.field(each.name, arrow_type(each.type)) for each in type_.fields])
+    if type_.kind is SqlBaseType.STRUCT:
+        return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in type_.fields])
     return PLAIN[type_.kind]
 
 
 def arrow_schema(layout: Layout) -> pa.Schema:
     """The columns of Layout.spark_schema(), in that order."""
-    fields = [pa.field(each.name, arrow_type(each.type)) for each in layout.schema.columns]
+    fields = [pa.field(column.name, arrow_type(column.type)) for column in layout.schema.columns]
     hidden = {**PSEUDO_COLUMNS, **(WINDOW_BOUNDS if layout.windowed else {})}
-    fields += [pa.field(name, arrow_type(each)) for name, each in hidden.items()]
+    fields += [pa.field(name, arrow_type(type_)) for name, type_ in hidden.items()]
     return pa.schema([*fields, pa.field(DELETED, pa.bool_())])
 
 
 def has_map(type_: SqlType) -> bool:
-    inner = [each for each in (type_.key, type_.element) if each is not None]
-    inner += [each.type for each in type_.fields]
-    return type_.kind is Kind.MAP or any(has_map(each) for each in inner)
+    inner = [part for part in (type_.key, type_.element) if part is not None]
+    inner += [field.type for field in type_.fields]
+    return type_.kind is SqlBaseType.MAP or any(has_map(part) for part in inner)
 
 
 def python_values(array: pa.Array, type_: SqlType) -> list[Any]:
-    """As types.py says that rows have them: Arrow gives a MAP as a list of pairs."""
+    """Arrow values -> Python values (types.py): Arrow returns a MAP as a list of pairs."""
     values: list[Any] = array.to_pylist()
     if not has_map(type_):
         return values
     mend = _mender(type_)
-    return [mend(each) for each in values]
+    return [mend(value) for value in values]
 
 
 def arrow_array(values: list[Any], type_: SqlType) -> pa.Array:
-    """The other way round: dicts of a MAP become pairs, which every version of Arrow takes."""
+    """Python values -> Arrow: a MAP's dict becomes pairs, which every version of Arrow accepts."""
     if has_map(type_):
         pairs = _pairer(type_)
-        values = [pairs(each) for each in values]
+        values = [pairs(value) for value in values]
     return pa.array(values, arrow_type(type_))
 
 
@@ -80,20 +80,22 @@ def _pairer(type_: SqlType) -> Callable[[Any], Any]:
 
 
 def _walker(type_: SqlType, pairs: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function that rebuilds a value of this type, with its MAPs as `pairs` makes them."""
+    """A function that rebuilds a value of this type and converts its MAPs with `pairs`."""
     if not has_map(type_):
         return lambda value: value
-    if type_.kind is Kind.STRUCT:
-        fields = [(each.name, _walker(each.type, pairs)) for each in type_.fields]
+    if type_.kind is SqlBaseType.STRUCT:
+        fields = [(field.name, _walker(field.type, pairs)) for field in type_.fields]
         return lambda value: (
             None if value is None else {name: walk(value.get(name)) for name, walk in fields}
         )
     assert type_.element is not None
     inner = _walker(type_.element, pairs)
-    if type_.kind is Kind.ARRAY:
-        return lambda value: None if value is None else [inner(each) for each in value]
+    if type_.kind is SqlBaseType.ARRAY:
+        return lambda value: None if value is None else [inner(element) for element in value]
     return lambda value: (
-        None if value is None else pairs({name: inner(each) for name, each in dict(value).items()})
+        None
+        if value is None
+        else pairs({name: inner(element) for name, element in dict(value).items()})
     )
 
 
@@ -108,7 +110,7 @@ def nulls(type_: pa.DataType, count: int) -> pa.Array:
 
 
 def epoch_ms(timestamps: pa.Array) -> pa.Array:
-    """Microseconds to milliseconds, downwards also before 1970."""
+    """Microseconds to milliseconds, rounded down also before 1970."""
     micros = timestamps.cast(pa.int64())
     valid = micros.is_valid().to_numpy(zero_copy_only=False)
     millis = pc.fill_null(micros, 0).to_numpy() // 1000

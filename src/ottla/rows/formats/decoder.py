@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.rows.formats.arrow import arrow_schema, spread
-from ottla.rows.formats.half import Half, Problems, half_of
+from ottla.rows.formats.codec import Codec, Problems, codec_of
 from ottla.rows.formats.header_frames import HeaderFrames
 from ottla.rows.formats.headers import header_columns, header_values
-from ottla.rows.formats.rowtime import RowTime
+from ottla.rows.formats.rowtime import RowtimeExtractor
 from ottla.rows.formats.windows import WindowKeys
 from ottla.rows.schema import (
     DELETED,
@@ -35,7 +35,8 @@ NULL_KEY: Final = "a record of a table needs a key"
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that is not a row: `half` is key, value or timestamp, `data` its first bytes."""
+    """A record that can't be deserialized: `half` is key, value or timestamp; `data` has its first
+    bytes."""
 
     partition: int
     offset: int
@@ -45,22 +46,22 @@ class BadRecord:
 
 
 class Decoder:
-    """`registry` is where the schemas are that records name; not every format needs one."""
+    """`registry` has the records' schemas; not every format needs one."""
 
     def __init__(self, layout: Layout, registry: SchemaRegistry | None = None) -> None:
         self.layout = layout
         self.schema = arrow_schema(layout)
         schema = layout.schema
-        self._key = half_of(layout.key_format, schema.key, of_key=True, registry=registry)
-        self._value = half_of(layout.value_format, schema.value, of_key=False, registry=registry)
+        self._key = codec_of(layout.key_format, schema.key, of_key=True, registry=registry)
+        self._value = codec_of(layout.value_format, schema.value, of_key=False, registry=registry)
         self._windows = WindowKeys(layout.windowed) if layout.windowed else None
         self._key_frames = HeaderFrames(layout.key_format, of_key=True)
         self._value_frames = HeaderFrames(layout.value_format, of_key=False)
-        self._rowtime = RowTime(layout)
+        self._rowtime = RowtimeExtractor(layout)
         self._key_is_json = layout.key_format.name.upper() == "JSON"
         self._value_is_json = layout.value_format.name.upper() == "JSON"
 
-    # Many
+    # Batches
 
     def decode(
         self,
@@ -71,9 +72,9 @@ class Decoder:
         offsets: pa.Array,
         headers: pa.Array | None = None,
     ) -> tuple[pa.RecordBatch, list[BadRecord]]:
-        """A record that can't be decoded is left out, and told of."""
+        """Returns the rows, and the records that can't be deserialized."""
         batch = _Batch(self, keys, values, timestamps_ms, headers)
-        columns = [batch.columns[each.name] for each in self.layout.schema.columns]
+        columns = [batch.columns[column.name] for column in self.layout.schema.columns]
         columns += [batch.rowtime, partitions, offsets, *batch.bounds, batch.deleted]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         if not batch.problems:
@@ -86,7 +87,7 @@ class Decoder:
         ]
         return rows.filter(pa.array(kept)), bad
 
-    # One
+    # Single records
 
     def row(
         self,
@@ -97,7 +98,7 @@ class Decoder:
         offset: int = 0,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> dict[str, Any]:
-        """All columns by name, hidden ones too. Raises ValueError if it can't be decoded."""
+        """All columns by name, including hidden ones. Raises ValueError for a bad record."""
         found: dict[str, Any] = {}
         hidden: dict[str, Any] = {}
         if self._windows is not None:
@@ -114,34 +115,34 @@ class Decoder:
         headers = list(headers)
         key = self._key_frames.framed_row(key, headers)
         value = self._value_frames.framed_row(value, headers)
-        found |= _row_of(self._key, key, [each.name for each in schema.key])
-        names = [each.name for each in schema.value]
+        found |= _row_of(self._key, key, [column.name for column in schema.key])
+        names = [column.name for column in schema.value]
         found |= _row_of(self._value, None if deleted else value, names)
         found |= header_values(schema.headers, headers)
-        row = {each.name: found[each.name] for each in schema.columns}
+        row = {column.name: found[column.name] for column in schema.columns}
         moment = timestamp_ms if deleted else self._rowtime.of_row(row, timestamp_ms)
         row |= {ROWTIME: moment, ROWPARTITION: partition, ROWOFFSET: offset, **hidden}
         row[DELETED] = deleted
         return row
 
     def framed_values(self, values: pa.Array, headers: pa.Array | None) -> pa.Array:
-        """As the other methods take them, without headers: a schema is named in front of each."""
+        """Values for the methods below, which take no headers: the schema id is put in front."""
         return self._value_frames.framed(values, headers)
 
     def read_values(self, values: pa.Array) -> tuple[list[pa.Array], Problems]:
-        """The value columns alone, of values none of which is null."""
+        """The value columns of non-null values."""
         return self._value.read(values)
 
     def read_key(self, key: bytes) -> list[Any]:
-        """The key columns of one record, whose key has no window any more. Raises ValueError."""
+        """The key columns of one key without its window. Raises ValueError."""
         return self._key.read_row(key)
 
     def read_value(self, value: bytes) -> list[Any]:
-        """The value columns of one record. Raises ValueError."""
+        """The value columns of one value. Raises ValueError."""
         return self._value.read_row(value)
 
 
-def _row_of(half: Half, data: bytes | None, names: Sequence[str]) -> dict[str, Any]:
+def _row_of(half: Codec, data: bytes | None, names: Sequence[str]) -> dict[str, Any]:
     if data is None:
         return dict.fromkeys(names)
     return dict(zip(names, half.read_row(data), strict=True))
@@ -172,16 +173,16 @@ class _Batch:
             empty = np.flatnonzero(inner.is_null().to_numpy(zero_copy_only=False))
             self._note("key", {int(row): NULL_KEY for row in empty}, keys)
         inner = decoder._key_frames.framed(inner, headers)
-        self._half("key", decoder._key, inner, [each.name for each in schema.key])
+        self._half("key", decoder._key, inner, [column.name for column in schema.key])
         values = _without_null_text(values, decoder._value_is_json)
         self.deleted = values.is_null()
         values = decoder.framed_values(values, headers)
-        self._half("value", decoder._value, values, [each.name for each in schema.value])
+        self._half("value", decoder._value, values, [column.name for column in schema.value])
         self.columns |= header_columns(schema.headers, headers, len(keys))
         self.rowtime, problems = decoder._rowtime.of(self.columns, timestamps_ms, self.deleted)
         self._note("timestamp", problems, values)
 
-    def _half(self, name: str, half: Half, data: pa.Array, names: Sequence[str]) -> None:
+    def _half(self, name: str, half: Codec, data: pa.Array, names: Sequence[str]) -> None:
         if not names:
             return
         if not data.null_count:
@@ -189,7 +190,7 @@ class _Batch:
         else:
             valid = data.is_valid().to_numpy(zero_copy_only=False)
             arrays, found = half.read(data.drop_null())
-            arrays = [spread(each, valid) for each in arrays]
+            arrays = [spread(array, valid) for array in arrays]
             rows = np.flatnonzero(valid)
             problems = {int(rows[row]): cause for row, cause in found.items()}
         self.columns |= dict(zip(names, arrays, strict=True))
@@ -204,7 +205,7 @@ class _Batch:
 
 
 def _without_null_text(data: pa.Array, is_json: bool) -> pa.Array:
-    """JSON's `null` alone is no record's key or value."""
+    """Treats a JSON `null` as a null key or value."""
     if not is_json:
         return data
     texts = pc.equal(data, b"null")

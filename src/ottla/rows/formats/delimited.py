@@ -1,7 +1,7 @@
 """DELIMITED: the columns as one line of CSV, by the rules of RFC 4180 and ksqlDB's.
 
-An empty field is null, and null is written as an empty field. Text that is empty is so, too, but in
-quotes where it is the first field, as is a null that is all there is: then the line is not empty.
+An empty field is null, and null is written as an empty field. So is empty text, except in the first
+field, where it is quoted; so is a null that is the only field, because a line must not be empty.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from ottla.rows.formats import json_text, scalars
 from ottla.rows.formats.arrow import arrow_array, arrow_type
-from ottla.rows.formats.half import Problems, unsupported
+from ottla.rows.formats.codec import Problems, unsupported
 from ottla.rows.java.text import java_double
 from ottla.rows.schema import Column
-from ottla.rows.types import Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlType
 
 WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 POINT: Final = re.compile(
@@ -29,22 +29,22 @@ POINT: Final = re.compile(
 )
 QUOTED: Final = r'["\r\n]'
 PLAIN_NUMBERS: Final = {
-    Kind.INTEGER: r"^-?[0-9]{1,10}$",
-    Kind.BIGINT: r"^-?[0-9]{1,19}$",
-    Kind.DOUBLE: r"^-?[0-9]+(\.[0-9]+)?$",
+    SqlBaseType.INTEGER: r"^-?[0-9]{1,10}$",
+    SqlBaseType.BIGINT: r"^-?[0-9]{1,19}$",
+    SqlBaseType.DOUBLE: r"^-?[0-9]+(\.[0-9]+)?$",
 }
 FIELD_BYTES_MAX: Final = 1 << 30
 
 
-class Delimited:
+class DelimitedFormat:
     def __init__(self, columns: Sequence[Column], delimiter: str = ",") -> None:
-        for each in columns:
-            if each.type.kind in (Kind.ARRAY, Kind.MAP, Kind.STRUCT):
-                raise unsupported("DELIMITED", each.type.kind)
+        for column in columns:
+            if column.type.kind in (SqlBaseType.ARRAY, SqlBaseType.MAP, SqlBaseType.STRUCT):
+                raise unsupported("DELIMITED", column.type.kind)
         csv.field_size_limit(FIELD_BYTES_MAX)
         self._columns = tuple(columns)
         self._delimiter = delimiter
-        self._parsers = [_parser(each.type) for each in columns]
+        self._parsers = [_parser(column.type) for column in columns]
         self._marks = rf"^[\x00-#]|[\x00- ]$|[{_character_class(delimiter)}\"\r\n]"
         self._in_quotes = re.compile(self._marks)
         self._first = rf"^[^0-9A-Za-z]|{self._marks}"
@@ -58,13 +58,13 @@ class Delimited:
         if texts is None:
             texts = self._split_singly(data.to_pylist(), problems)
         arrays = [
-            _column(values, each.type, parse, problems)
-            for values, each, parse in zip(texts, self._columns, self._parsers, strict=True)
+            _column(values, column.type, parse, problems)
+            for values, column, parse in zip(texts, self._columns, self._parsers, strict=True)
         ]
         return arrays, problems
 
     def _split_all(self, data: pa.Array) -> list[pa.Array] | None:
-        """The fields of all lines, if they are regular; else None."""
+        """The fields of all lines if they are regular, else None."""
         count = len(self._columns)
         try:
             texts = data.cast(pa.string())
@@ -81,34 +81,34 @@ class Delimited:
         return [flat.take(pa.array(np.arange(n, len(flat), count))) for n in range(count)]
 
     def _split_lines(self, texts: list[str]) -> list[pa.Array] | None:
-        """One reader for all of them. A quote that is left open would go on in the next line: then
+        """Uses one CSV reader for all texts. An open quote would continue into the next line: then
         there are fewer rows than texts."""
-        if any("\n" in each or "\r" in each for each in texts):
+        if any("\n" in text or "\r" in text for text in texts):
             return None
         try:
             rows = list(csv.reader(texts, delimiter=self._delimiter, strict=True))
         except csv.Error:
             return None
-        if len(rows) != len(texts) or {len(each) for each in rows} != {len(self._columns)}:
+        if len(rows) != len(texts) or {len(row) for row in rows} != {len(self._columns)}:
             return None
-        return [pa.array(each, pa.string()) for each in zip(*rows, strict=True)]
+        return [pa.array(fields, pa.string()) for fields in zip(*rows, strict=True)]
 
     def _split_singly(self, data: list[bytes], problems: Problems) -> list[pa.Array]:
         rows: list[Sequence[str | None]] = []
         nothing = [None] * len(self._columns)
-        for row, each in enumerate(data):
+        for row, line in enumerate(data):
             try:
-                rows.append(self._split(each))
+                rows.append(self._split(line))
             except ValueError as error:
                 problems[row] = str(error)
                 rows.append(nothing)
         columns = zip(*rows, strict=True) if rows else [()] * len(self._columns)
-        return [pa.array(each, pa.string()) for each in columns]
+        return [pa.array(column, pa.string()) for column in columns]
 
     def read_row(self, data: bytes) -> list[Any]:
         return [
-            parse(each) if each else None
-            for parse, each in zip(self._parsers, self._split(data), strict=True)
+            parse(text) if text else None
+            for parse, text in zip(self._parsers, self._split(data), strict=True)
         ]
 
     def _split(self, data: bytes) -> list[str]:
@@ -129,7 +129,7 @@ class Delimited:
                 csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
             )
         except csv.Error as error:
-            raise ValueError(f"not one line of CSV: {error}") from None
+            raise ValueError(f"not a line of CSV: {error}") from None
         if len(lines) != 1:
             raise ValueError(f"{len(lines)} lines of CSV instead of one")
         return lines[0]
@@ -138,8 +138,8 @@ class Delimited:
 
     def write(self, columns: Sequence[pa.Array], count: int) -> pa.Array:
         texts = []
-        for number, (column, each) in enumerate(zip(columns, self._columns, strict=True)):
-            text = self._quoted(_texts(column, each.type), first=number == 0)
+        for number, (column, own) in enumerate(zip(columns, self._columns, strict=True)):
+            text = self._quoted(_texts(column, own.type), first=number == 0)
             if number == 0:
                 text = pc.if_else(pc.equal(text, ""), '""', text)
             texts.append(pc.fill_null(text, '""' if len(columns) == 1 else ""))
@@ -149,22 +149,22 @@ class Delimited:
 
     def write_row(self, values: Sequence[Any]) -> bytes | None:
         texts = []
-        for number, (value, each) in enumerate(zip(values, self._columns, strict=True)):
-            text = "" if value is None else WRITERS[each.type.kind](value)
+        for number, (value, own) in enumerate(zip(values, self._columns, strict=True)):
+            text = "" if value is None else WRITERS[own.type.kind](value)
             texts.append(self._quote(text, first=number == 0) or "")
         if texts and not texts[0] and (values[0] is not None or len(texts) == 1):
             texts[0] = '""'
         return self._delimiter.join(texts).encode()
 
     def _quoted(self, texts: pa.Array, *, first: bool) -> pa.Array:
-        """Most columns need no quotes: one look at all of them says so."""
+        """Checks a whole column at once, because most columns need no quotes."""
         marks = self._first if first else self._marks
         if not pc.any(pc.match_substring_regex(texts, marks)).as_py():
             return texts
-        return pa.array([self._quote(each, first=first) for each in texts.to_pylist()], pa.string())
+        return pa.array([self._quote(text, first=first) for text in texts.to_pylist()], pa.string())
 
     def _quote(self, text: str | None, *, first: bool) -> str | None:
-        """A line begins with a letter, a digit or a quote, as ksqlDB's do."""
+        """As in ksqlDB, a line begins with a letter, a digit or a quote."""
         marks = self._first_in_quotes if first else self._in_quotes
         if not text or not marks.search(text):
             return text
@@ -182,40 +182,40 @@ def _column(
     texts = pc.if_else(pc.equal(texts, ""), None, texts)
     try:
         return _cast(texts, type_)
-    except (pa.ArrowInvalid, NotAll):
+    except (pa.ArrowInvalid, MixedColumnError):
         pass
     parsed: list[Any] = []
-    for row, each in enumerate(texts.to_pylist()):
+    for row, text in enumerate(texts.to_pylist()):
         value = None
-        if each:
+        if text:
             try:
-                value = parse(each)
+                value = parse(text)
             except ValueError as error:
                 problems.setdefault(row, str(error))
         parsed.append(value)
     return arrow_array(parsed, type_)
 
 
-class NotAll(Exception):
-    """Some texts want a closer look."""
+class MixedColumnError(Exception):
+    """Some texts need the slow parser."""
 
 
 def _cast(texts: pa.Array, type_: SqlType) -> pa.Array:
-    """All at once, where Arrow takes them just as `_parser` would."""
-    if type_.kind is Kind.STRING:
+    """Casts all texts at once, where Arrow accepts exactly what `_parser` does."""
+    if type_.kind is SqlBaseType.STRING:
         return texts
-    if type_.kind is Kind.BOOLEAN:
+    if type_.kind is SqlBaseType.BOOLEAN:
         return pc.equal(pc.utf8_lower(texts), "true")
     pattern = PLAIN_NUMBERS.get(type_.kind)
     if pattern is None or pc.all(pc.match_substring_regex(texts, pattern)).as_py() is False:
-        raise NotAll
+        raise MixedColumnError
     return texts.cast(arrow_type(type_))
 
 
 def _parser(type_: SqlType) -> Callable[[str], Any]:
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is SqlBaseType.DECIMAL:
         precision, scale = type_.precision, type_.scale
-        return lambda text: scalars.fitted(scalars.decimal_of(text), precision, scale)
+        return lambda text: scalars.decimal_scalar(scalars.decimal_of(text), precision, scale)
     return PARSERS[type_.kind]
 
 
@@ -233,45 +233,45 @@ def _point(text: str) -> float:
 
 
 def _texts(column: pa.Array, type_: SqlType) -> pa.Array:
-    """As text, null where the value is."""
+    """The values as text; null stays null."""
     kind = type_.kind
-    if kind is Kind.STRING:
+    if kind is SqlBaseType.STRING:
         return column
-    if kind is not Kind.BYTES and (kind is not Kind.DOUBLE or _is_plain(column)):
+    if kind is not SqlBaseType.BYTES and (kind is not SqlBaseType.DOUBLE or _is_plain(column)):
         return json_text.WRITERS[kind](column)
     write = WRITERS[kind]
     values = column.to_pylist()
-    return pa.array([None if each is None else write(each) for each in values], pa.string())
+    return pa.array([None if value is None else write(value) for value in values], pa.string())
 
 
 def _is_plain(column: pa.Array) -> bool:
-    """Doubles that Java, too, writes without an exponent."""
+    """True if Java writes all these doubles without an exponent."""
     size = pc.abs(column)
     plain = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)))
     return pc.all(plain).as_py() is not False
 
 
-PARSERS: Final[dict[Kind, Callable[[str], Any]]] = {
-    Kind.BOOLEAN: lambda text: text.lower() == "true",  # as Java's parseBoolean
-    Kind.INTEGER: lambda text: scalars.integer(_whole(text)),
-    Kind.BIGINT: lambda text: scalars.bigint(_whole(text)),
-    Kind.DOUBLE: _point,
-    Kind.STRING: lambda text: text,
-    Kind.BYTES: scalars.bytes_of,
-    Kind.DATE: lambda text: scalars.date_of(_whole(text)),
-    Kind.TIME: lambda text: scalars.time_of(_whole(text)),
-    Kind.TIMESTAMP: lambda text: scalars.timestamp_of(_whole(text)),
+PARSERS: Final[dict[SqlBaseType, Callable[[str], Any]]] = {
+    SqlBaseType.BOOLEAN: lambda text: text.lower() == "true",  # as Java's parseBoolean
+    SqlBaseType.INTEGER: lambda text: scalars.integer_scalar(_whole(text)),
+    SqlBaseType.BIGINT: lambda text: scalars.bigint_scalar(_whole(text)),
+    SqlBaseType.DOUBLE: _point,
+    SqlBaseType.STRING: lambda text: text,
+    SqlBaseType.BYTES: scalars.bytes_of,
+    SqlBaseType.DATE: lambda text: scalars.date_of(_whole(text)),
+    SqlBaseType.TIME: lambda text: scalars.time_of(_whole(text)),
+    SqlBaseType.TIMESTAMP: lambda text: scalars.timestamp_of(_whole(text)),
 }
 
-WRITERS: Final[dict[Kind, Callable[[Any], str]]] = {
-    Kind.BOOLEAN: lambda value: "true" if value else "false",
-    Kind.INTEGER: str,
-    Kind.BIGINT: str,
-    Kind.DOUBLE: lambda value: java_double(float(value)),
-    Kind.STRING: str,
-    Kind.BYTES: scalars.base64_of,
-    Kind.DECIMAL: scalars.plain_decimal,
-    Kind.DATE: lambda value: str(scalars.days_of(value)),
-    Kind.TIME: lambda value: str(scalars.milliseconds_of(value)),
-    Kind.TIMESTAMP: lambda value: str(scalars.epoch_ms_of(value)),
+WRITERS: Final[dict[SqlBaseType, Callable[[Any], str]]] = {
+    SqlBaseType.BOOLEAN: lambda value: "true" if value else "false",
+    SqlBaseType.INTEGER: str,
+    SqlBaseType.BIGINT: str,
+    SqlBaseType.DOUBLE: lambda value: java_double(float(value)),
+    SqlBaseType.STRING: str,
+    SqlBaseType.BYTES: scalars.base64_of,
+    SqlBaseType.DECIMAL: scalars.plain_decimal,
+    SqlBaseType.DATE: lambda value: str(scalars.days_of(value)),
+    SqlBaseType.TIME: lambda value: str(scalars.milliseconds_of(value)),
+    SqlBaseType.TIMESTAMP: lambda value: str(scalars.epoch_ms_of(value)),
 }

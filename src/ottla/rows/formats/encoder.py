@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.rows.formats.arrow import arrow_type
-from ottla.rows.formats.half import half_of
-from ottla.rows.formats.rowtime import RowTime
+from ottla.rows.formats.codec import codec_of
+from ottla.rows.formats.rowtime import RowtimeExtractor
 from ottla.rows.formats.windows import WindowKeys
 from ottla.rows.schema import DELETED, ROWTIME, WINDOWEND, WINDOWSTART, Column, Layout
 
@@ -19,24 +19,34 @@ if TYPE_CHECKING:
 
 
 class Encoder:
-    """Headers are not written: a stream with columns of them can only be read, as in ksqlDB.
+    """Does not write headers: as in ksqlDB, a stream with header columns is read-only.
 
-    `registry` is where schemas are registered; not every format needs one.
+    Schemas are registered in `registry`; not every format needs one.
     """
 
     def __init__(self, layout: Layout, registry: SchemaRegistry | None = None) -> None:
         self.layout = layout
         schema = layout.schema
-        self._key = half_of(layout.key_format, schema.key, of_key=True, registry=registry)
-        self._value = half_of(layout.value_format, schema.value, of_key=False, registry=registry)
+        self._key = codec_of(layout.key_format, schema.key, of_key=True, registry=registry)
+        self._value = codec_of(layout.value_format, schema.value, of_key=False, registry=registry)
         self._windows = WindowKeys(layout.windowed) if layout.windowed else None
-        self._rowtime = RowTime(layout)
+        self._rowtime = RowtimeExtractor(layout)
+        names = () if layout.is_table else [column.name for column in schema.key]
+        self._moment = names.index(ROWTIME) if ROWTIME in names else None
+        """PARTITION BY ROWTIME: the index of the column that is key and timestamp in one."""
 
     def encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Keys, values, timestamps in milliseconds: null where the row says none."""
+        """Keys, values, and timestamps in milliseconds or null."""
         count = batch.num_rows
         schema = self.layout.schema
+        deleted = _get(batch, DELETED)
+        if deleted is not None:
+            deleted = pc.fill_null(deleted, False)
         key_columns = _columns(batch, schema.key)
+        if self._moment is not None and deleted is not None:
+            # As in ksqlDB: a record without value has a timestamp, but nothing to make a key of.
+            moments = pc.if_else(deleted, None, key_columns[self._moment])
+            key_columns[self._moment] = moments
         keys = pa.nulls(count, pa.binary())
         if key_columns:
             keys = self._key.write(key_columns, count)
@@ -45,31 +55,28 @@ class Encoder:
         if self._windows is not None:
             keys = self._windows.join(keys, _column(batch, WINDOWSTART), _get(batch, WINDOWEND))
         values = self._value.write(_columns(batch, schema.value), count)
-        deleted = _get(batch, DELETED)
-        if deleted is not None:
-            deleted = pc.fill_null(deleted, False)
-            if pc.any(deleted).as_py():
-                values = pc.if_else(deleted, None, values)
+        if deleted is not None and pc.any(deleted).as_py():
+            values = pc.if_else(deleted, None, values)
         return keys, values, self._timestamps(batch, deleted)
 
     def record(self, row: Mapping[str, Any]) -> tuple[bytes | None, bytes | None, int | None]:
-        """One row, by name; a column that it lacks is null. Raises ValueError."""
+        """Encodes one row by name; a missing column is null. Raises ValueError."""
         schema = self.layout.schema
         key = self.key_bytes(row)
         deleted = bool(row.get(DELETED))
         value = None
         if not deleted:
-            value = self._value.write_row([row.get(each.name) for each in schema.value])
+            value = self._value.write_row([row.get(column.name) for column in schema.value])
         timestamp: int | None = row.get(ROWTIME)
         if self.layout.timestamp and not deleted and row.get(self.layout.timestamp) is not None:
             timestamp = self._rowtime.of_row(row, 0)
         return key, value, timestamp
 
     def key_bytes(self, row: Mapping[str, Any]) -> bytes | None:
-        """The record's key, with its window. All columns null: no key, unless always_keyed."""
-        values = [row.get(each.name) for each in self.layout.schema.key]
+        """The key with its window; None if all columns are null, unless always_keyed."""
+        values = [row.get(column.name) for column in self.layout.schema.key]
         key = None
-        if self.layout.always_keyed or any(each is not None for each in values):
+        if self.layout.always_keyed or any(value is not None for value in values):
             key = self._key.write_row(values)
         if key is None or self._windows is None:
             return key
@@ -95,10 +102,10 @@ class Encoder:
 
 
 def _columns(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[pa.Array]:
-    """As their types say: Spark writes other units of time, or large strings, where it likes."""
+    """Casts the columns: Spark may use other time units or large strings."""
     found = []
-    for each in columns:
-        array, wanted = _column(batch, each.name), arrow_type(each.type)
+    for column in columns:
+        array, wanted = _column(batch, column.name), arrow_type(column.type)
         found.append(array if array.type.equals(wanted) else array.cast(wanted))
     return found
 
@@ -116,9 +123,9 @@ def _get(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def _null_where_all_are(keys: pa.Array, columns: Sequence[pa.Array]) -> pa.Array:
-    if not all(each.null_count for each in columns):
+    if not all(column.null_count for column in columns):
         return keys
     some = columns[0].is_valid()
-    for each in columns[1:]:
-        some = pc.or_(some, each.is_valid())
+    for column in columns[1:]:
+        some = pc.or_(some, column.is_valid())
     return pc.if_else(some, keys, None)

@@ -1,8 +1,8 @@
-"""Schemas that records name in a header: put in front of the payload, where formats look for them.
+"""Moves schema ids from headers to the front of payloads, where formats expect them.
 
-A producer may leave keys and values bare, and write the id or GUID of their schema into the headers
-`__key_schema_id` and `__value_schema_id` (see `ottla.schemas.framing`). Where a record has such a
-header, it counts, as for Confluent's deserializers.
+A producer may write the ids or GUIDs of the schemas into the headers `__key_schema_id` and
+`__value_schema_id` instead (see `ottla.schemas.framing`). As for Confluent's deserializers, such a
+header takes precedence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.rows.formats.headers import Header
-from ottla.rows.schema import Format
+from ottla.rows.schema import FormatInfo
 from ottla.rows.schema_properties import INFERRED
 from ottla.schemas import framing
 
@@ -22,7 +22,7 @@ from ottla.schemas import framing
 class HeaderFrames:
     """For the keys or the values of a topic with this format."""
 
-    def __init__(self, format_: Format, *, of_key: bool) -> None:
+    def __init__(self, format_: FormatInfo, *, of_key: bool) -> None:
         name = format_.name.upper()
         self._reads = name in INFERRED
         self._with_indexes = name == "PROTOBUF"
@@ -34,25 +34,25 @@ class HeaderFrames:
             return data
         names, values = headers.values.flatten()
         found = pc.and_(pc.equal(names, self._header), values.is_valid())
-        places = np.flatnonzero(found.to_numpy(zero_copy_only=False))
+        indexes = np.flatnonzero(found.to_numpy(zero_copy_only=False))
         starts = headers.offsets.to_numpy()
-        places = places[(places >= starts[0]) & (places < starts[-1])]
-        if not len(places):
+        indexes = indexes[(indexes >= starts[0]) & (indexes < starts[-1])]
+        if not len(indexes):
             return data
-        rows = np.searchsorted(starts, places, side="right") - 1
+        rows = np.searchsorted(starts, indexes, side="right") - 1
         last = np.full(len(data), -1, np.int64)
-        last[rows] = places  # of several with one name the last one counts
+        last[rows] = indexes  # of several headers with the name, the last one wins
         frames = values.take(pa.array(last, mask=last < 0)).dictionary_encode()
         given = frames.dictionary.to_pylist()
-        framed = pa.array([self._frame(each) or b"" for each in given], pa.binary())
+        framed = pa.array([self._frame(header) or b"" for header in given], pa.binary())
         joined = pc.binary_join_element_wise(
             framed.take(frames.indices).fill_null(b""), data, b"", null_handling="emit_null"
         )
-        wrong = {number for number, each in enumerate(given) if self._frame(each) is None}
+        wrong = {number for number, header in enumerate(given) if self._frame(header) is None}
         if not wrong:
             return joined
         unread = pc.is_in(frames.indices, value_set=pa.array(sorted(wrong), pa.int32()))
-        cut = pa.array([_unframed(each) for each in given], pa.binary())
+        cut = pa.array([_unframed(header) for header in given], pa.binary())
         return pc.if_else(pc.and_(unread, data.is_valid()), cut.take(frames.indices), joined)
 
     def framed_row(self, data: bytes | None, headers: Iterable[Header]) -> bytes | None:
@@ -63,21 +63,21 @@ class HeaderFrames:
         return _unframed(frame) if found is None else found + data
 
     def frame_of(self, headers: Iterable[Header]) -> bytes | None:
-        """The header's value, if a record has one."""
+        """The frame from the record's header, if it has one."""
         found = [value for name, value in headers if name == self._header and value is not None]
         return found[-1] if found else None
 
     def _frame(self, header: bytes) -> bytes | None:
-        """What stands in front of a payload; None if the header names no schema."""
+        """The bytes to put in front of the payload; None if the header is not a schema id."""
         try:
-            _, end = framing.split(header)
+            _, end = framing.split_frame(header)
             if self._with_indexes:
                 _, end = framing.read_indexes(header, end)
-        except framing.NotFramed:
+        except framing.FramingError:
             return None
         return header[:end]
 
 
 def _unframed(header: bytes) -> bytes:
-    """Too short for a frame: the payload must not be taken for the rest of one."""
+    """Rejects a short header: otherwise the payload's first bytes would complete the frame."""
     return header[: framing.ID_FRAME.size - 1]

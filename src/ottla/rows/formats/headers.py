@@ -1,4 +1,4 @@
-"""Columns that are a record's headers."""
+"""Header columns."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def header_columns(
     if not columns:
         return {}
     lists = [None] * count if headers is None else headers.to_pylist()
-    pairs = [[tuple(each.values()) for each in one or ()] for one in lists]
-    rows = [header_values(columns, each) for each in pairs]
+    pairs = [
+        [tuple(header.values()) for header in record_headers or ()] for record_headers in lists
+    ]
+    rows = [header_values(columns, pair) for pair in pairs]
     return {
-        each.name: pa.array([row[each.name] for row in rows], arrow_type(each.type))
-        for each in columns
+        column.name: pa.array([row[column.name] for row in rows], arrow_type(column.type))
+        for column in columns
     }
 
 
@@ -32,10 +34,10 @@ def header_values(columns: Sequence[Column], headers: Iterable[Header]) -> dict[
     pairs = list(headers) if columns else []
     last = dict(pairs)
     return {
-        each.name: (
+        column.name: (
             [{"KEY": key, "VALUE": value} for key, value in pairs]
-            if each.role is Role.HEADERS
-            else last.get(each.header)
+            if column.role is Role.HEADERS
+            else last.get(column.header)
         )
-        for each in columns
+        for column in columns
     }

@@ -1,4 +1,4 @@
-"""Columns as JSON text, whole columns at a time: twenty times as fast as a dict for each row."""
+"""Writes whole columns as JSON text, twenty times as fast as with a dict per row."""
 
 from __future__ import annotations
 
@@ -6,31 +6,34 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.rows.formats import scalars
 from ottla.rows.formats.arrow import epoch_ms
-from ottla.rows.types import Field, Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlField, SqlType
 
 ESCAPED: Final = r'["\\\x00-\x1f]'
 WHOLE: Final = r"^-?[0-9]+$"
+SMALL: Final = 1e-4
+LARGE: Final = 1e10
 
 
-def texts(column: pa.Array, type_: SqlType) -> pa.Array:
+def json_texts(column: pa.Array, type_: SqlType) -> pa.Array:
     """The JSON of each value; a null is `null`."""
     return pc.fill_null(_texts(column, type_), "null")
 
 
-def objects(columns: Sequence[pa.Array], fields: Sequence[Field], count: int) -> pa.Array:
-    """The columns of each row as the fields of an object."""
+def objects(columns: Sequence[pa.Array], fields: Sequence[SqlField], count: int) -> pa.Array:
+    """One object per row, with the columns as fields."""
     if not fields:
         return pa.array(["{}"] * count, pa.string())
     parts: list[Any] = []
     before = "{"
     for column, field in zip(columns, fields, strict=True):
-        parts += [f"{before}{quoted(field.name)}:", texts(column, field.type)]
+        parts += [f"{before}{quoted(field.name)}:", json_texts(column, field.type)]
         before = ","
     return pc.binary_join_element_wise(*parts, "}", "")
 
@@ -40,19 +43,19 @@ def quoted(text: str) -> str:
 
 
 def _texts(column: pa.Array, type_: SqlType) -> pa.Array:
-    if type_.kind is Kind.STRUCT:
+    if type_.kind is SqlBaseType.STRUCT:
         inner = objects(column.flatten(), type_.fields, len(column))
         return _only_where_valid(inner, column)
-    if type_.kind is Kind.ARRAY:
+    if type_.kind is SqlBaseType.ARRAY:
         return _arrays(column, type_)
-    if type_.kind is Kind.MAP:
+    if type_.kind is SqlBaseType.MAP:
         return _maps(column, type_)
     return WRITERS[type_.kind](column)
 
 
 def _arrays(column: pa.Array, type_: SqlType) -> pa.Array:
     assert type_.element is not None
-    elements = texts(column.flatten(), type_.element)
+    elements = json_texts(column.flatten(), type_.element)
     return _listed(elements, column, "[", "]")
 
 
@@ -62,7 +65,9 @@ def _maps(column: pa.Array, type_: SqlType) -> pa.Array:
     entry = pa.struct([("key", column.type.key_type), ("value", column.type.item_type)])
     lists = column.cast(pa.list_(entry))
     keys, values = lists.flatten().flatten()
-    pairs = pc.binary_join_element_wise(texts(keys, type_.key), texts(values, type_.element), ":")
+    pairs = pc.binary_join_element_wise(
+        json_texts(keys, type_.key), json_texts(values, type_.element), ":"
+    )
     return _listed(pairs, lists, "{", "}")
 
 
@@ -86,20 +91,28 @@ def _plain(column: pa.Array) -> pa.Array:
 def _strings(column: pa.Array) -> pa.Array:
     marked = pc.match_substring_regex(column, ESCAPED)
     if pc.any(marked).as_py():
-        escaped = [None if each is None else quoted(each) for each in column.to_pylist()]
+        escaped = [None if text is None else quoted(text) for text in column.to_pylist()]
         return pa.array(escaped, pa.string())
     return pc.binary_join_element_wise('"', column, '"', "")
 
 
 def _doubles(column: pa.Array) -> pa.Array:
-    """1.0 stays a number with a point; what JSON has no number for is text, as Java writes it."""
-    if pc.any(pc.invert(pc.is_finite(column))).as_py():
-        return pa.array([double_text(each) for each in column.to_pylist()], pa.string())
+    """1.0 keeps its point; NaN and infinities are text, as Java writes them.
+
+    Arrow's text of small and of large numbers is not that of `double_text` (0.00001, not 1e-05).
+    The bytes of a key decide its partition, so they don't depend on how many rows are written.
+    """
     plain = column.cast(pa.string())
     whole = pc.match_substring_regex(plain, WHOLE)
-    if not pc.any(whole).as_py():
+    if pc.any(whole).as_py():
+        plain = pc.if_else(whole, pc.binary_join_element_wise(plain, ".0", ""), plain)
+    sizes = np.abs(column.to_numpy(zero_copy_only=False))
+    differs = ~((sizes >= SMALL) & (sizes < LARGE) | (sizes == 0))
+    if not differs.any():
         return plain
-    return pc.if_else(whole, pc.binary_join_element_wise(plain, ".0", ""), plain)
+    mask = pa.array(differs)
+    texts = [double_text(number) for number in column.filter(mask).to_pylist()]
+    return pc.replace_with_mask(plain, mask, pa.array(texts, pa.string()))
 
 
 def double_text(number: float | None) -> str | None:
@@ -115,7 +128,8 @@ def _decimals(column: pa.Array) -> pa.Array:
     if pc.any(pc.match_substring(plain, "E")).as_py():
         values = column.to_pylist()
         return pa.array(
-            [None if each is None else scalars.plain_decimal(each) for each in values], pa.string()
+            [None if value is None else scalars.plain_decimal(value) for value in values],
+            pa.string(),
         )
     return plain
 
@@ -123,7 +137,8 @@ def _decimals(column: pa.Array) -> pa.Array:
 def _bytes(column: pa.Array) -> pa.Array:
     values = column.to_pylist()
     return pa.array(
-        [None if each is None else f'"{scalars.base64_of(each)}"' for each in values], pa.string()
+        [None if value is None else f'"{scalars.base64_of(value)}"' for value in values],
+        pa.string(),
     )
 
 
@@ -139,15 +154,15 @@ def _times(column: pa.Array) -> pa.Array:
     return pc.divide(column.cast(pa.int64()), 1_000_000).cast(pa.string())
 
 
-WRITERS: Final[dict[Kind, Callable[[pa.Array], pa.Array]]] = {
-    Kind.BOOLEAN: _plain,
-    Kind.INTEGER: _plain,
-    Kind.BIGINT: _plain,
-    Kind.DOUBLE: _doubles,
-    Kind.STRING: _strings,
-    Kind.DECIMAL: _decimals,
-    Kind.BYTES: _bytes,
-    Kind.TIMESTAMP: _timestamps,
-    Kind.DATE: _dates,
-    Kind.TIME: _times,
+WRITERS: Final[dict[SqlBaseType, Callable[[pa.Array], pa.Array]]] = {
+    SqlBaseType.BOOLEAN: _plain,
+    SqlBaseType.INTEGER: _plain,
+    SqlBaseType.BIGINT: _plain,
+    SqlBaseType.DOUBLE: _doubles,
+    SqlBaseType.STRING: _strings,
+    SqlBaseType.DECIMAL: _decimals,
+    SqlBaseType.BYTES: _bytes,
+    SqlBaseType.TIMESTAMP: _timestamps,
+    SqlBaseType.DATE: _dates,
+    SqlBaseType.TIME: _times,
 }

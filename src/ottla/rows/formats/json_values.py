@@ -1,7 +1,7 @@
-"""What JSON has in it, as values of the SQL's types, by ksqlDB's rules.
+"""Converts JSON values to SQL types, by ksqlDB's rules.
 
-Text is taken for a number where a number is wanted, and anything for text: a number as it stands,
-an object as its JSON. Names of fields match whatever their case; an exact match wins.
+Text is converted to numbers, and anything to text: a number as it was written, an object as its
+JSON. Field names match regardless of case; an exact match wins.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, Final
 import orjson
 
 from ottla.rows.formats import scalars
-from ottla.rows.types import Field, Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlField, SqlType
 
 SHAPES_MAX: Final = 1000
 WHOLE: Final = {
-    Kind.INTEGER: (-scalars.INTEGER_MAX - 1, scalars.INTEGER_MAX),
-    Kind.BIGINT: (-scalars.BIGINT_MAX - 1, scalars.BIGINT_MAX),
+    SqlBaseType.INTEGER: (-scalars.INTEGER_MAX - 1, scalars.INTEGER_MAX),
+    SqlBaseType.BIGINT: (-scalars.BIGINT_MAX - 1, scalars.BIGINT_MAX),
 }
 
 Convert = Callable[[Any], Any]
 
 
 class InexactError(Exception):
-    """A number is wanted as it was written: the quick parser has rounded it."""
+    """A number's exact text is needed, but the quick parser has rounded it."""
 
 
 def parse_quick(data: bytes) -> Any:
@@ -34,7 +34,7 @@ def parse_quick(data: bytes) -> Any:
 
 
 def parse_exact(data: bytes) -> Any:
-    """Numbers with a point are Decimals, so that nothing of them is lost."""
+    """Parses numbers with a point as Decimals, without loss."""
     try:
         return json.loads(data.decode(), parse_float=Decimal, parse_constant=_no_constant)
     except RecursionError:
@@ -46,13 +46,13 @@ def _no_constant(word: str) -> Any:
 
 
 def wants_exact(type_: SqlType) -> bool:
-    inner = [each for each in (type_.key, type_.element) if each is not None]
-    inner += [each.type for each in type_.fields]
-    return type_.kind is Kind.DECIMAL or any(wants_exact(each) for each in inner)
+    inner = [part for part in (type_.key, type_.element) if part is not None]
+    inner += [field.type for field in type_.fields]
+    return type_.kind is SqlBaseType.DECIMAL or any(wants_exact(part) for part in inner)
 
 
-class Names:
-    """Which of an object's names is which of ours. Objects of one shape are matched once."""
+class FieldNames:
+    """Maps an object's names to the columns' names, once for each shape of object."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
@@ -68,22 +68,22 @@ class Names:
 
     def _match(self, shape: tuple[str, ...]) -> tuple[str | None, ...]:
         present = set(shape)
-        folded = {each.upper(): each for each in shape}
-        return tuple(each if each in present else folded.get(each.upper()) for each in self._names)
+        folded = {name.upper(): name for name in shape}
+        return tuple(name if name in present else folded.get(name.upper()) for name in self._names)
 
 
-def converter(type_: SqlType, *, exact: bool, entries: bool = False) -> Convert:
-    """Value as parsed -> value as a row has it. Raises ValueError; InexactError unless exact.
+def json_value_converter(type_: SqlType, *, exact: bool, entries: bool = False) -> Convert:
+    """Parsed value -> row value. The function raises ValueError, or InexactError unless exact.
 
-    With `entries` a MAP may also be a list of objects of a key and a value, as Connect writes it.
+    With `entries`, a MAP may also be a list of objects with key and value, as Connect writes it.
     """
     inner = _nested(type_, exact, entries) or _scalar(type_, exact)
 
     def convert(value: Any) -> Any:
         return None if value is None else inner(value)
 
-    # Nearly all values are as they should be: these take one call, not four.
-    if type_.kind is Kind.STRING:
+    # Nearly all values have the right type already: they take one call, not four.
+    if type_.kind is SqlBaseType.STRING:
         return lambda value: value if type(value) is str else convert(value)
     if bounds := WHOLE.get(type_.kind):
         low, high = bounds
@@ -94,33 +94,36 @@ def converter(type_: SqlType, *, exact: bool, entries: bool = False) -> Convert:
 
 
 def _scalar(type_: SqlType, exact: bool) -> Convert:
-    if type_.kind is Kind.STRING:
+    if type_.kind is SqlBaseType.STRING:
         return _text if exact else _quick_text
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is SqlBaseType.DECIMAL:
         precision, scale = type_.precision, type_.scale
-        return lambda value: scalars.fitted(_decimal(value, exact), precision, scale)
+        return lambda value: scalars.decimal_scalar(_decimal(value, exact), precision, scale)
     return SCALARS[type_.kind]
 
 
 def _nested(type_: SqlType, exact: bool, entries: bool) -> Convert | None:
-    if type_.kind is Kind.STRUCT:
+    if type_.kind is SqlBaseType.STRUCT:
         return _struct(type_.fields, exact, entries)
-    if type_.kind is Kind.ARRAY:
+    if type_.kind is SqlBaseType.ARRAY:
         assert type_.element is not None
-        return _array(converter(type_.element, exact=exact, entries=entries))
-    if type_.kind is Kind.MAP:
+        return _array(json_value_converter(type_.element, exact=exact, entries=entries))
+    if type_.kind is SqlBaseType.MAP:
         assert type_.element is not None
-        return _map(converter(type_.element, exact=exact, entries=entries), entries)
+        return _map(json_value_converter(type_.element, exact=exact, entries=entries), entries)
     return None
 
 
-def _struct(fields: Sequence[Field], exact: bool, entries: bool) -> Convert:
-    names = Names([each.name for each in fields])
-    wanted = [(each.name, converter(each.type, exact=exact, entries=entries)) for each in fields]
+def _struct(fields: Sequence[SqlField], exact: bool, entries: bool) -> Convert:
+    names = FieldNames([field.name for field in fields])
+    wanted = [
+        (field.name, json_value_converter(field.type, exact=exact, entries=entries))
+        for field in fields
+    ]
 
     def convert(value: Any) -> Any:
         if type(value) is not dict:
-            raise _misfit(value, Kind.STRUCT)
+            raise _misfit(value, SqlBaseType.STRUCT)
         found = names.of(tuple(value))
         return {
             name: None if key is None else convert_field(value[key])
@@ -133,8 +136,8 @@ def _struct(fields: Sequence[Field], exact: bool, entries: bool) -> Convert:
 def _array(element: Convert) -> Convert:
     def convert(value: Any) -> Any:
         if type(value) is not list:
-            raise _misfit(value, Kind.ARRAY)
-        return [element(each) for each in value]
+            raise _misfit(value, SqlBaseType.ARRAY)
+        return [element(item) for item in value]
 
     return convert
 
@@ -142,10 +145,10 @@ def _array(element: Convert) -> Convert:
 def _map(element: Convert, entries: bool) -> Convert:
     def convert(value: Any) -> Any:
         if entries and type(value) is list and all(map(_is_entry, value)):
-            return {str(each["key"]): element(each["value"]) for each in value}
+            return {str(item["key"]): element(item["value"]) for item in value}
         if type(value) is not dict:
-            raise _misfit(value, Kind.MAP)
-        return {name: element(each) for name, each in value.items()}
+            raise _misfit(value, SqlBaseType.MAP)
+        return {name: element(item) for name, item in value.items()}
 
     return convert
 
@@ -156,12 +159,12 @@ def _is_entry(value: Any) -> bool:
 
 def _boolean(value: Any) -> bool:
     if type(value) is not bool:
-        raise _misfit(value, Kind.BOOLEAN)
+        raise _misfit(value, SqlBaseType.BOOLEAN)
     return value
 
 
-def _whole(value: Any, kind: Kind) -> int:
-    """A number loses what is behind its point, as in ksqlDB."""
+def _whole(value: Any, kind: SqlBaseType) -> int:
+    """As in ksqlDB, a number is truncated."""
     if type(value) is int:
         return value
     if type(value) in (float, Decimal):
@@ -178,8 +181,8 @@ def _double(value: Any) -> float:
         except OverflowError:
             raise ValueError(f"{value} does not fit into DOUBLE") from None
     if type(value) is str:
-        return float(_parsed(float, value, Kind.DOUBLE))
-    raise _misfit(value, Kind.DOUBLE)
+        return float(_parsed(float, value, SqlBaseType.DOUBLE))
+    raise _misfit(value, SqlBaseType.DOUBLE)
 
 
 def _decimal(value: Any, exact: bool) -> Decimal:
@@ -189,12 +192,12 @@ def _decimal(value: Any, exact: bool) -> Decimal:
         return Decimal(value)
     if type(value) is str:
         return scalars.decimal_of(value)
-    raise _misfit(value, Kind.DECIMAL)
+    raise _misfit(value, SqlBaseType.DECIMAL)
 
 
 def _bytes(value: Any) -> bytes:
     if type(value) is not str:
-        raise _misfit(value, Kind.BYTES)
+        raise _misfit(value, SqlBaseType.BYTES)
     return scalars.bytes_of(value)
 
 
@@ -215,7 +218,7 @@ def _text(value: Any) -> str:
 def json_text(value: Any) -> str:
     """Compact JSON; numbers as they were written."""
     if isinstance(value, dict):
-        fields = ",".join(f"{_quoted(key)}:{json_text(each)}" for key, each in value.items())
+        fields = ",".join(f"{_quoted(key)}:{json_text(item)}" for key, item in value.items())
         return f"{{{fields}}}"
     if isinstance(value, list):
         return f"[{','.join(map(json_text, value))}]"
@@ -230,16 +233,16 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _parsed(number: Callable[[str], Any], text: str, kind: Kind) -> Any:
+def _parsed(number: Callable[[str], Any], text: str, kind: SqlBaseType) -> Any:
     try:
-        if "_" in text:  # which Python takes, and JSON's readers don't
+        if "_" in text:  # accepted by Python, but not by JSON readers
             raise ValueError
         return number(text)
     except ValueError:
         raise ValueError(f"{text!r} is not of type {kind.value}") from None
 
 
-def _misfit(value: Any, kind: Kind) -> ValueError:
+def _misfit(value: Any, kind: SqlBaseType) -> ValueError:
     return ValueError(
         f"Can't convert type. sourceType: {_name_of(value)}, requiredType: {kind.value}"
     )
@@ -250,13 +253,13 @@ def _name_of(value: Any) -> str:
     return names.get(type(value), "NUMBER")
 
 
-SCALARS: Final[dict[Kind, Convert]] = {
-    Kind.BOOLEAN: _boolean,
-    Kind.INTEGER: lambda value: scalars.integer(_whole(value, Kind.INTEGER)),
-    Kind.BIGINT: lambda value: scalars.bigint(_whole(value, Kind.BIGINT)),
-    Kind.DOUBLE: _double,
-    Kind.BYTES: _bytes,
-    Kind.DATE: lambda value: scalars.date_of(_whole(value, Kind.DATE)),
-    Kind.TIME: lambda value: scalars.time_of(_whole(value, Kind.TIME)),
-    Kind.TIMESTAMP: lambda value: scalars.timestamp_of(_whole(value, Kind.TIMESTAMP)),
+SCALARS: Final[dict[SqlBaseType, Convert]] = {
+    SqlBaseType.BOOLEAN: _boolean,
+    SqlBaseType.INTEGER: lambda value: scalars.integer_scalar(_whole(value, SqlBaseType.INTEGER)),
+    SqlBaseType.BIGINT: lambda value: scalars.bigint_scalar(_whole(value, SqlBaseType.BIGINT)),
+    SqlBaseType.DOUBLE: _double,
+    SqlBaseType.BYTES: _bytes,
+    SqlBaseType.DATE: lambda value: scalars.date_of(_whole(value, SqlBaseType.DATE)),
+    SqlBaseType.TIME: lambda value: scalars.time_of(_whole(value, SqlBaseType.TIME)),
+    SqlBaseType.TIMESTAMP: lambda value: scalars.timestamp_of(_whole(value, SqlBaseType.TIMESTAMP)),
 }

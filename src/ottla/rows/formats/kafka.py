@@ -1,7 +1,6 @@
-"""KAFKA: one column, as Java's serializers write it: big-endian numbers, UTF-8, bytes as they are.
+"""KAFKA: one column as Java's serializers write it: big-endian numbers, UTF-8, raw bytes.
 
-Whole arrays are read as numbers where they lie: when all values have the right size, the bytes
-of an Arrow array stand one behind the other.
+If all values have the right size, an Arrow array's data buffer is read as numbers in place.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ import pyarrow.compute as pc
 
 from ottla.rows.errors import SqlError
 from ottla.rows.formats.arrow import arrow_type, spread
-from ottla.rows.formats.half import Problems, unsupported
+from ottla.rows.formats.codec import Problems, unsupported
 from ottla.rows.schema import Column
-from ottla.rows.types import Kind
+from ottla.rows.types import SqlBaseType
 
-NUMBERS: Final = {Kind.INTEGER: ">i", Kind.BIGINT: ">q", Kind.DOUBLE: ">d"}
-DTYPES: Final = {Kind.INTEGER: ">i4", Kind.BIGINT: ">i8", Kind.DOUBLE: ">f8"}
-TEXTS: Final = frozenset({Kind.STRING, Kind.BYTES})
+NUMBERS: Final = {SqlBaseType.INTEGER: ">i", SqlBaseType.BIGINT: ">q", SqlBaseType.DOUBLE: ">d"}
+DTYPES: Final = {SqlBaseType.INTEGER: ">i4", SqlBaseType.BIGINT: ">i8", SqlBaseType.DOUBLE: ">f8"}
+TEXTS: Final = frozenset({SqlBaseType.STRING, SqlBaseType.BYTES})
 
 
-class Kafka:
+class KafkaFormat:
     def __init__(self, columns: Sequence[Column]) -> None:
         if len(columns) > 1:
             raise SqlError(
                 f"The 'KAFKA' format only supports a single field. Got: {len(columns)}",
                 remedy="Use JSON or DELIMITED for several columns.",
             )
-        self._kind = columns[0].type.kind if columns else Kind.BYTES
+        self._kind = columns[0].type.kind if columns else SqlBaseType.BYTES
         self._columns = len(columns)
         if self._kind not in NUMBERS and self._kind not in TEXTS:
             raise unsupported("KAFKA", self._kind)
@@ -42,9 +41,9 @@ class Kafka:
     def read(self, data: pa.Array) -> tuple[list[pa.Array], Problems]:
         if not self._columns:
             return [], {}
-        if self._kind is Kind.BYTES:
+        if self._kind is SqlBaseType.BYTES:
             return [data], {}
-        if self._kind is Kind.STRING:
+        if self._kind is SqlBaseType.STRING:
             return self._read_strings(data)
         sizes = pc.binary_length(data).to_numpy()
         fits = sizes == self._number.size
@@ -56,9 +55,9 @@ class Kafka:
     def read_row(self, data: bytes) -> list[Any]:
         if not self._columns:
             return []
-        if self._kind is Kind.BYTES:
+        if self._kind is SqlBaseType.BYTES:
             return [data]
-        if self._kind is Kind.STRING:
+        if self._kind is SqlBaseType.STRING:
             return [data.decode()]
         if len(data) != self._number.size:
             raise ValueError(self._misfit(len(data)))
@@ -82,9 +81,9 @@ class Kafka:
     def write_row(self, values: Sequence[Any]) -> bytes | None:
         if not values or values[0] is None:
             return None
-        if self._kind is Kind.BYTES:
+        if self._kind is SqlBaseType.BYTES:
             return bytes(values[0])
-        if self._kind is Kind.STRING:
+        if self._kind is SqlBaseType.STRING:
             return str(values[0]).encode()
         try:
             return self._number.pack(values[0])
@@ -98,7 +97,7 @@ class Kafka:
             return _decoded_singly(data)
 
     def _numbers(self, data: pa.Array) -> pa.Array:
-        """All values have the size of the number."""
+        """Requires that all values have the number's size."""
         buffer = data.buffers()[2]
         if buffer is None or not len(data):
             return pa.array([], self._type)
@@ -113,9 +112,9 @@ class Kafka:
 def _decoded_singly(data: pa.Array) -> tuple[list[pa.Array], Problems]:
     texts: list[str | None] = []
     problems: Problems = {}
-    for row, each in enumerate(data.to_pylist()):
+    for row, payload in enumerate(data.to_pylist()):
         try:
-            texts.append(each.decode())
+            texts.append(payload.decode())
         except UnicodeDecodeError as error:
             problems[row] = f"not UTF-8: {error}"
             texts.append(None)

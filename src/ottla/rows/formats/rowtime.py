@@ -1,4 +1,4 @@
-"""ROWTIME: the record's own timestamp, or what the column named in WITH (TIMESTAMP=...) says."""
+"""ROWTIME: the record's timestamp, or the column of WITH (TIMESTAMP=...)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 from ottla.rows.errors import SqlError
 from ottla.rows.formats import scalars
 from ottla.rows.formats.arrow import epoch_ms
-from ottla.rows.formats.half import Problems
-from ottla.rows.java.date_patterns import TimestampPattern
+from ottla.rows.formats.codec import Problems
+from ottla.rows.java.timestamp_pattern import TimestampPattern
 from ottla.rows.schema import Layout
-from ottla.rows.types import Kind
+from ottla.rows.types import SqlBaseType
 
 
-class RowTime:
+class RowtimeExtractor:
     def __init__(self, layout: Layout) -> None:
         self._name = layout.timestamp
-        self._kind = Kind.BIGINT
+        self._kind = SqlBaseType.BIGINT
         self._pattern = None
         if not self._name:
             return
@@ -32,14 +32,14 @@ class RowTime:
                 f" schema: '{self._name}'"
             )
         self._kind = column.type.kind
-        if self._kind is Kind.STRING:
+        if self._kind is SqlBaseType.STRING:
             if not layout.timestamp_format:
                 raise SqlError(
                     f"A String timestamp field has been specified without also specifying the"
                     f" 'TIMESTAMP_FORMAT': '{self._name}'"
                 )
             self._pattern = TimestampPattern(layout.timestamp_format)
-        elif self._kind not in (Kind.BIGINT, Kind.TIMESTAMP):
+        elif self._kind not in (SqlBaseType.BIGINT, SqlBaseType.TIMESTAMP):
             raise SqlError(
                 f"Timestamp column, {self._name}, should be LONG(INT64), TIMESTAMP, or a String"
                 f" with a TIMESTAMP_FORMAT specified"
@@ -50,14 +50,14 @@ class RowTime:
     def of(
         self, columns: Mapping[str, pa.Array], timestamps_ms: pa.Array, deleted: pa.Array
     ) -> tuple[pa.Array, Problems]:
-        """Of many rows. A tombstone has its record's timestamp."""
+        """The ROWTIME of many rows. A tombstone has its record's timestamp."""
         if not self._name:
             return timestamps_ms, {}
         column = columns[self._name]
         problems: Problems = {}
-        if self._kind is Kind.TIMESTAMP:
+        if self._kind is SqlBaseType.TIMESTAMP:
             moments = epoch_ms(column)
-        elif self._kind is Kind.STRING:
+        elif self._kind is SqlBaseType.STRING:
             moments = self._parsed(column, problems)
         else:
             moments = column
@@ -73,7 +73,7 @@ class RowTime:
         value = row[self._name]
         if value is None:
             raise ValueError(self._no_time())
-        if self._kind is Kind.TIMESTAMP:
+        if self._kind is SqlBaseType.TIMESTAMP:
             value = scalars.epoch_ms_of(value)
         elif self._pattern is not None:
             value = self._pattern.epoch_ms(value)

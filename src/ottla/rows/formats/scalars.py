@@ -1,4 +1,4 @@
-"""Values that several formats write alike: numbers of days and milliseconds, base64, decimals."""
+"""Values that several formats share: days, milliseconds, base64, decimals."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ BIGINT_MAX: Final = 2**63 - 1
 _EXACT: Final = decimal.Context(prec=100, traps=[decimal.InvalidOperation])
 
 
-def integer(number: int) -> int:
+def integer_scalar(number: int) -> int:
     if not -INTEGER_MAX - 1 <= number <= INTEGER_MAX:
         raise ValueError(f"{number} does not fit into INTEGER")
     return number
 
 
-def bigint(number: int) -> int:
+def bigint_scalar(number: int) -> int:
     if not -BIGINT_MAX - 1 <= number <= BIGINT_MAX:
         raise ValueError(f"{number} does not fit into BIGINT")
     return number
 
 
-def fitted(number: Decimal, precision: int, scale: int) -> Decimal:
-    """The number with this scale; nothing is rounded away."""
+def decimal_scalar(number: Decimal, precision: int, scale: int) -> Decimal:
+    """The number with this scale, without rounding."""
     try:
         if not number.is_finite():
             raise decimal.InvalidOperation

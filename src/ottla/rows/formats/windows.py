@@ -1,7 +1,7 @@
-"""Keys with a window, as Kafka Streams writes them.
+"""Windowed keys in Kafka Streams' layouts.
 
-tumbling, hopping   key, start (8 bytes)                 the end is the start and the window's size
-session             key, end (8 bytes), start (8 bytes)  in this order
+tumbling, hopping   key, start (8 bytes)                 the end is start plus size
+session             key, end (8 bytes), start (8 bytes)
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.rows.formats.half import Problems
-from ottla.rows.schema import Windowed, WindowKind
+from ottla.rows.formats.codec import Problems
+from ottla.rows.schema import WindowInfo, WindowKind
 
 END_MAX: Final = 2**63 - 1
 _LONG: Final = struct.Struct(">q")
@@ -22,16 +22,16 @@ _TWO_LONGS: Final = struct.Struct(">qq")
 
 
 class WindowKeys:
-    def __init__(self, windowed: Windowed) -> None:
+    def __init__(self, windowed: WindowInfo) -> None:
         self._session = windowed.kind is WindowKind.SESSION
         self._size_ms = windowed.size_ms
         self._suffix = 16 if self._session else 8
 
     def split(self, keys: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array, Problems]:
-        """Keys, starts, ends. A key that is null has no window."""
+        """Keys, starts and ends. A null key has no window."""
         lengths = pc.fill_null(pc.binary_length(keys), self._suffix).to_numpy()
         short = np.flatnonzero(lengths < self._suffix)
-        problems = {int(row): f"{lengths[row]} bytes are no key with a window" for row in short}
+        problems = {int(row): f"{lengths[row]} bytes are not a key with a window" for row in short}
         if problems:
             keys = pc.if_else(pa.array(lengths >= self._suffix), keys, None)
         inner = pc.binary_slice(keys, 0, -self._suffix)
@@ -44,7 +44,7 @@ class WindowKeys:
 
     def split_row(self, key: bytes) -> tuple[bytes, int, int]:
         if len(key) < self._suffix:
-            raise ValueError(f"{len(key)} bytes are no key with a window")
+            raise ValueError(f"{len(key)} bytes are too short for a windowed key")
         inner, suffix = key[: -self._suffix], key[-self._suffix :]
         if self._session:
             end, start = _TWO_LONGS.unpack(suffix)
@@ -72,7 +72,7 @@ class WindowKeys:
 
 
 def _longs(data: pa.Array) -> pa.Array:
-    """Eight bytes each, or null."""
+    """Big-endian longs of eight bytes each, or null."""
     valid = data.is_valid().to_numpy(zero_copy_only=False)
     whole = b"".join(data.drop_null().to_pylist())
     numbers: np.ndarray[Any, Any] = np.zeros(len(data), np.int64)

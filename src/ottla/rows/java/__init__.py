@@ -1,4 +1,4 @@
-"""What Java does in its own way, for results that are the same as Kafka's, digit by digit.
+"""Java's own conventions, for results that equal Kafka's to the digit.
 
-Hashes of keys, texts of values, patterns of dates, regular expressions.
+Hashes of keys, texts of values, date patterns, regular expressions.
 """

@@ -1,7 +1,7 @@
 """Patterns of Java's SimpleDateFormat, in UTC and English: `yyyy-MM-dd'T'HH:mm:ss.SSSX`.
 
-As there, parsing is lenient (the 32nd of January is the first of February), stops at the end of the
-pattern, and what the pattern does not say is 1970-01-01 00:00.
+As in Java, parsing is lenient (January 32 is February 1) and stops at the end of the pattern;
+fields that the pattern lacks are those of 1970-01-01 00:00.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TWO_DIGIT_YEARS_AHEAD: Final = 20  # Java's: 80 years back, 20 ahead
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A field (letter and how many of them) or text that stands as it is."""
+class PatternPart:
+    """A field (its letter and their count), or literal text."""
 
     letter: str
     count: int
@@ -33,7 +33,7 @@ class Part:
 
 
 class DateFormat:
-    """Raises ValueError for a pattern that is none, and for text that does not fit it."""
+    """Raises ValueError for an invalid pattern, and for text that does not match it."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -76,20 +76,20 @@ class DateFormat:
         return match.end()
 
 
-def parts_of(pattern: str) -> list[Part]:
+def parts_of(pattern: str) -> list[PatternPart]:
     parts = []
     for token in re.finditer(r"'((?:[^']|'')*)'|'|([A-Za-z])\2*|[^A-Za-z']+", pattern):
         text, letter = token.group(), token.group(2)
         if letter:
             if letter not in LETTERS:
                 raise ValueError(f"Illegal pattern character '{letter}'")
-            parts.append(Part(letter, len(text), ""))
+            parts.append(PatternPart(letter, len(text), ""))
         elif text == "'":
             raise ValueError("Unterminated quote")
         elif text.startswith("'"):
-            parts.append(Part("", 0, token.group(1).replace("''", "'") or "'"))
+            parts.append(PatternPart("", 0, token.group(1).replace("''", "'") or "'"))
         else:
-            parts.append(Part("", 0, text))
+            parts.append(PatternPart("", 0, text))
     return parts
 
 
@@ -110,7 +110,7 @@ def _week_year(moment: datetime.datetime, count: int) -> str:
 
 
 def _week(moment: datetime.datetime) -> tuple[int, int]:
-    """Year and week as in the United States: weeks start on Sunday, January 1st is in the first."""
+    """Year and week as in the United States: weeks start on Sunday; January 1 is in week 1."""
     day = moment.date()
     to_saturday = datetime.timedelta(days=(5 - day.weekday()) % 7)
     year = (day + to_saturday).year
@@ -171,7 +171,7 @@ def _whole_year(number: int) -> int:
     return latest - (latest - number) % 100
 
 
-def _word(part: Part, text: str, position: int, found: dict[str, int]) -> int:
+def _word(part: PatternPart, text: str, position: int, found: dict[str, int]) -> int:
     if part.letter in "zZX":
         return _zone(text, position, found)
     words: tuple[str, ...] = {"G": ("AD", "BC"), "E": DAYS, "a": ("AM", "PM")}.get(
@@ -208,7 +208,7 @@ def _zone(text: str, position: int, found: dict[str, int]) -> int:
 
 
 def _named_zone(name: str) -> int:
-    """Minutes east of Greenwich, without summer time: that is all that a short name says."""
+    """Minutes east of Greenwich. A short name is a fixed offset without daylight-saving rules."""
     short = {"EST": -300, "EDT": -240, "CST": -360, "CDT": -300, "MST": -420, "MDT": -360,
              "PST": -480, "PDT": -420, "CET": 60, "CEST": 120}  # fmt: skip
     if name in short:
@@ -216,12 +216,12 @@ def _named_zone(name: str) -> int:
     try:
         offset = ZoneInfo(name).utcoffset(datetime.datetime(1970, 1, 1))
     except (ZoneInfoNotFoundError, ValueError):
-        raise ValueError(f"{name!r} is no time zone") from None
+        raise ValueError(f"{name!r} is not a time zone") from None
     return int(offset.total_seconds() // 60) if offset is not None else 0
 
 
 def moment_of(found: dict[str, int]) -> datetime.datetime:
-    """Fields may overflow, and carry into the next larger one."""
+    """Fields may overflow into the next larger one."""
     year = found.get("y", found.get("Y", 1970))
     if found.get("G") == 1:
         raise ValueError("years before Christ are not supported")

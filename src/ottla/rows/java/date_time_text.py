@@ -1,4 +1,4 @@
-"""Moments as text, by the patterns of Java's DateTimeFormatter."""
+"""Formats dates and times by the patterns of Java's DateTimeFormatter."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from ottla.rows.java.date_patterns import DAYS, MONTHS
+from ottla.rows.java.timestamp_pattern import DAYS, MONTHS
 
 TOKENS: Final = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|.", re.DOTALL)
 
 
-def moment_text(moment: dt.datetime, pattern: str) -> str:
-    """ValueError for a letter that is none. The moment is in the zone that is to be shown."""
+def date_time_text(moment: dt.datetime, pattern: str) -> str:
+    """Raises ValueError for an unknown letter. The moment has the time zone to show."""
     parts = []
     for token in TOKENS.finditer(pattern):
         text = token.group()
@@ -44,10 +44,10 @@ def _year(moment: dt.datetime, count: int) -> str:
 
 
 def _named(
-    names: list[str], place: Callable[[dt.datetime], int]
+    names: list[str], index_of: Callable[[dt.datetime], int]
 ) -> Callable[[dt.datetime, int], str]:
     def name(moment: dt.datetime, count: int) -> str:
-        found = names[place(moment)]
+        found = names[index_of(moment)]
         return found if count == 4 else found[: 1 if count == 5 else 3]
 
     return name

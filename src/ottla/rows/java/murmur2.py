@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, for one key at a time. (sink/murmur2.py does whole columns.)"""
+"""The partition of one key, by Java's murmur2. (murmur2_columns.py handles whole columns.)"""
 
 from __future__ import annotations
 

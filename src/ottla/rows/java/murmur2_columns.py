@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: Java's murmur2, for a whole column of keys at once."""
+"""The partitions of a whole column of keys, by Java's murmur2."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Hashes = npt.NDArray[np.uint32]
 
 
 def partitions_of(keys: Any, count: int) -> npt.NDArray[np.int32]:
-    """As Java's default partitioner places them among `count` partitions; null hashes as empty."""
+    """The partitions that Java's default partitioner chooses; null hashes as empty."""
     found: npt.NDArray[np.int32] = ((murmur2(keys) & POSITIVE) % np.uint32(count)).astype(np.int32)
     return found
 
 
 def murmur2(keys: Any) -> Hashes:
-    """The hashes of a binary array. Step by step: the first word of all keys, then the second."""
+    """The hashes of a binary array: mixes the first word of all keys, then the second, ..."""
     data, starts, sizes = binary_parts(keys)
     hashes = (SEED ^ sizes).astype(np.uint32)
     words = sizes // WORD
-    # Longest first: those that still have a word are then the first so many.
+    # Longest first, so that the keys with a further word are always a prefix.
     order = np.argsort(-words, kind="stable")
     left = words[order]
     begin = starts[order]
@@ -49,7 +49,7 @@ def murmur2(keys: Any) -> Hashes:
 
 
 def _word(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> Hashes:
-    """Four bytes from each place, little end first."""
+    """Four little-endian bytes at each position."""
     word = data[at].astype(np.uint32)
     for byte in (1, 2, 3):
         word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
@@ -62,7 +62,7 @@ def _mix_tails(
     at: npt.NDArray[np.int64],
     rest: npt.NDArray[np.int64],
 ) -> None:
-    """The one to three bytes behind the last whole word."""
+    """Mixes the one to three bytes after the last whole word."""
     for byte in (2, 1, 0):
         rows = np.flatnonzero(rest > byte)
         hashes[rows] ^= data[at[rows] + byte].astype(np.uint32) << np.uint32(8 * byte)

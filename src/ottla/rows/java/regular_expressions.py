@@ -1,4 +1,4 @@
-"""Regular expressions as Java writes them, for Python's re: groups, quotes, replacements."""
+"""Translates Java's regular expressions for Python's re: groups, quotes, replacements."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CLASSES: Final = {
 REFERENCE: Final = re.compile(r"\\(.)|\$\{(\w+)\}|\$(\d+)|([\\$])", re.DOTALL)
 
 
-def compile_java(pattern: str) -> re.Pattern[str]:
-    """Raises re.error; what Java alone knows (\\p{IsGreek} and the like) is such an error."""
+def compile_regular_expression(pattern: str) -> re.Pattern[str]:
+    """Raises re.error, also for what only Java supports (such as \\p{IsGreek})."""
     inside = False
     parts = []
     for token in TOKENS.finditer(pattern):
@@ -58,7 +58,7 @@ def replace_all(pattern: re.Pattern[str], replacement: str, text: str) -> str:
 
 
 def _expanded(match: re.Match[str], replacement: str) -> str:
-    def each(reference: re.Match[str]) -> str:
+    def expand(reference: re.Match[str]) -> str:
         escaped, name, number, stray = reference.groups()
         if stray:
             raise re.error("Illegal group reference", replacement, reference.start())
@@ -66,7 +66,7 @@ def _expanded(match: re.Match[str], replacement: str) -> str:
             return str(escaped)
         return _group(match, name) if name else _numbered(match, number)
 
-    return REFERENCE.sub(each, replacement)
+    return REFERENCE.sub(expand, replacement)
 
 
 def _group(match: re.Match[str], name: str) -> str:
@@ -77,7 +77,7 @@ def _group(match: re.Match[str], name: str) -> str:
 
 
 def _numbered(match: re.Match[str], digits: str) -> str:
-    """As many digits as make a group that there is; the rest is text."""
+    """Takes as many digits as form an existing group; the rest is text."""
     count = match.re.groups
     size = 1
     if int(digits[0]) > count:

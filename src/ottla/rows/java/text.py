@@ -1,4 +1,4 @@
-"""Values as Java's toString writes them: in error texts, logs, and by StringConverter."""
+"""Values as Java's toString writes them, for error texts, logs and StringConverter."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def java_text(value: Any) -> str:
     if isinstance(value, float):
         return java_double(value)
     if isinstance(value, dict):
-        told = (f"{java_text(key)}={java_text(each)}" for key, each in value.items())
-        return "{" + ", ".join(told) + "}"
+        entries = (f"{java_text(key)}={java_text(item)}" for key, item in value.items())
+        return "{" + ", ".join(entries) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(java_text(each) for each in value) + "]"
+        return "[" + ", ".join(java_text(item) for item in value) + "]"
     if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(value).decode()  # Java tells an address: of no use to anybody
+        return base64.b64encode(value).decode()  # Java prints a useless address
     if isinstance(value, datetime.date | datetime.time):
         return _java_date(value)
     return str(value)
 
 
 def java_double(value: float) -> str:
-    """Double.toString: plain from 0.001 to 10 million, else with an exponent."""
+    """Double.toString: without an exponent from 0.001 to 10 million."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if abs(value) == 5e-324:
-        return "4.9E-324" if value > 0 else "-4.9E-324"  # Java gives two digits at least
+        return "4.9E-324" if value > 0 else "-4.9E-324"  # Java writes at least two digits
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         plain = f"{Decimal(repr(value)):f}"
         return plain if "." in plain else f"{plain}.0"
@@ -52,9 +52,9 @@ def java_double(value: float) -> str:
 
 
 def float32(value: float) -> float:
-    """The nearest FLOAT32, as the shortest number that says it: 0.1, not 0.10000000149011612.
+    """The nearest FLOAT32 as the shortest double that identifies it: 0.1, not 0.10000000149011612.
 
-    So it is written as Java writes a float, wherever it goes.
+    So every text of it equals Java's text of the float.
     """
     try:
         packed = FLOAT32.pack(value)

@@ -1,1 +1,1 @@
-"""Avro: names, defaults, text."""
+"""Avro: schemas, defaults, canonical text, binary and JSON encodings."""

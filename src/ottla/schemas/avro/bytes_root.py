@@ -1,7 +1,8 @@
-"""A schema that is bytes and nothing around it: Confluent's serializers write no size in front.
+"""A schema whose root is bytes: Confluent's serializers write no size in front of the value.
 
-In Java and in Python, whatever the logical type is: a decimal at the root is its unscaled number,
-two's complement, to the end of the payload. Readers of Avro want the size; here it comes and goes.
+They do so in Java and in Python, whatever the logical type is: a decimal at the root is its
+unscaled number in two's complement, to the end of the payload. Avro's readers need the size: these
+functions add and remove it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ def is_bytes_root(root: AvroNode) -> bool:
 
 
 def with_size(data: bytes) -> bytes:
-    """The rest of a payload as Avro has it: the size (a zig-zag varint), then the bytes."""
+    """Add the size (a zig-zag varint) in front of the bytes, as Avro has it."""
     left, size = len(data) << 1, bytearray()
     while left > 0x7F:
         size.append(left & 0x7F | 0x80)
@@ -24,7 +25,7 @@ def with_size(data: bytes) -> bytes:
 
 
 def without_size(data: bytes) -> bytes:
-    """What `with_size` was given."""
+    """The inverse of `with_size`."""
     start = 0
     while data[start] > 0x7F:
         start += 1

@@ -1,8 +1,8 @@
 """Avro's binary encoding of Python values, by fastavro.
 
 A record is a dict, an enum a str; logical types are datetime, date, time, Decimal and UUID. In a
-union of several records a value is written by the first branch that fits; `(full name, dict)` says
-which one is meant.
+union of several records the first branch that fits a value wins; `(full name, dict)` names the
+branch.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from fastavro import _read_py, parse_schema, schemaless_reader, schemaless_write
 from ottla.schemas.avro.bytes_root import is_bytes_root, with_size, without_size
 from ottla.schemas.avro.empty_items import EmptyItems
 from ottla.schemas.avro.node import AvroNode
-from ottla.schemas.avro.text import canonical
+from ottla.schemas.avro.text import canonical_text
 from ottla.schemas.schema_types import ParsedSchema
 
 # fastavro's compiled reader recurses on the C stack without a limit: 8,000 levels end the process.
-# A level takes a byte at least, so what is shorter than this can't nest too deep.
+# A level takes at least a byte, so shorter data can't nest too deep.
 RECURSIVE_BYTES_MAX: Final = 2_000
 
 
 class AvroCodec:
-    """Writes by a schema, and reads what was written by it.
+    """Encodes by a schema, and decodes what that schema encoded.
 
     With `reader`, another schema, decoded values have the reader's shape, by Avro's schema
-    resolution. `record_names`: where a union has several records, a decoded one is
-    `(full name, dict)`.
+    resolution. With `record_names`, a record in a union of several is decoded as `(full name,
+    dict)`.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class AvroCodec:
         source = BytesIO(data)
         source.seek(position)
         if self._recursive and len(data) - position > RECURSIVE_BYTES_MAX:
-            # The same in Python, where too deep is a RecursionError.
+            # The same in Python, where excessive depth raises a RecursionError.
             return _read_py.schemaless_reader(source, self._schema, self._reader, **self._options)
         return schemaless_reader(source, self._schema, self._reader, **self._options)
 
 
 def _prepared(schema: ParsedSchema) -> Any:
-    """As fastavro wants it, with what the references define written out."""
-    return parse_schema(json.loads(canonical(schema.body.root)))
+    """In fastavro's form, with the references' definitions inlined."""
+    return parse_schema(json.loads(canonical_text(schema.body.root)))
 
 
 def _is_recursive(root: AvroNode) -> bool:
-    """Can a value of this schema hold another of the same type?"""
+    """True if a value of this schema can contain another one of the same type."""
     open_names: set[str] = set()
     done: set[int] = set()
 

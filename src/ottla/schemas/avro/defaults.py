@@ -1,4 +1,4 @@
-"""Whether a default fits its type, as Avro's JSON encoding of defaults has it."""
+"""Checks defaults against their types, in Avro's JSON encoding of defaults."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ _LONG = range(-(2**63), 2**63)
 _COMPLEX = frozenset(("array", "map", "union", "record", "error"))
 
 
-# A default of a recursive type, and a union of such types: both depth and tries can run away.
+# Defaults of recursive types, and of unions of such types, can be deep and take many attempts.
 DEFAULT_DEPTH_MAX = 50
 DEFAULT_STEPS_MAX = 50_000
 
 
 def fits(node: AvroNode, value: Any) -> bool:
-    """True if the JSON value can be a default of this type. Any branch of a union will do."""
+    """True if the JSON value can be a default of this type. A union's default may fit any
+    branch."""
     return _Fit().fits(node, value)
 
 

@@ -1,8 +1,8 @@
-"""Items that take no bytes: nulls, and records of nothing else.
+"""Array items that take no bytes: nulls, and records without other fields.
 
-An array of them says how many there are, and nothing else: nine bytes can claim 2^62 items. All
-other items take a byte at least, so that a reader finds the end of the bytes soon. A value may
-have EMPTY_ITEMS_MAX such items, and one more for each of its bytes.
+An array's count is all that the bytes say of such items: nine bytes can claim 2^62 items. All other
+items take at least one byte, so that a reader soon finds the end of the data. A value may have
+EMPTY_ITEMS_MAX such items, and one more for each of its bytes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def takes_no_bytes(node: AvroNode) -> bool:
 
 
 def empty_values(node: AvroNode, known: dict[int, int] | None = None) -> int:
-    """How many values a value has, itself counted, if it takes no bytes; else 0.
+    """How many values a value contains, itself included, if it takes no bytes; else 0.
 
-    A record can hold itself only behind a union, an array or a map, which take a byte. It can hold
-    another record twice, and that one a third: what is `known` keeps this from doubling each time.
+    A record can contain itself only behind a union, an array or a map, which take a byte. It can
+    contain another record twice, and that one a third: `known` keeps this from doubling each time.
     """
     if node.kind not in ("record", "error"):
         return int(node.kind == "null" or (node.kind == "fixed" and node.size == 0))
@@ -37,11 +37,11 @@ def empty_values(node: AvroNode, known: dict[int, int] | None = None) -> int:
 
 
 class EmptyItems:
-    """Counts the empty items of a value, for decoders that would make them all. `check` raises
-    ValueError, and costs nothing where the schema has no array of them."""
+    """Counts the empty items of a value, for decoders that would create them all. `check` raises
+    ValueError, and costs nothing for schemas without an array of them."""
 
     def __init__(self, root: AvroNode) -> None:
-        """ValueError for a schema by which no bytes at all are too many values."""
+        """ValueError for a schema by which zero bytes are too many values."""
         self._root = root
         self._values: dict[int, int] = {}
         self._possible = False
@@ -69,7 +69,7 @@ class _Walk:
         self._values = values
 
     def end_of(self, node: AvroNode, position: int) -> int:
-        """Where the value ends that begins here."""
+        """The end of the value that begins here."""
         kind = node.kind
         if kind in ("record", "error"):
             for field in node.fields:

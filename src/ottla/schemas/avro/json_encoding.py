@@ -1,11 +1,11 @@
-"""Avro's JSON encoding: between binary data and JSON, by the schema alone.
+"""Avro's JSON encoding: converts between binary data and JSON by the schema.
 
     union      null, or an object with one entry: the name of the branch and the value in it
     bytes      a string with one character for each byte (ISO-8859-1); fixed likewise
-    others     as one expects; logical types have no form of their own
+    others     the obvious JSON; logical types have no form of their own
 
-fastavro reads a union as a bare value and guesses its branch when it writes. Here nothing is
-guessed, so what the console tools print can be fed to them again.
+fastavro reads a union as a bare value and guesses its branch when it writes. This code never
+guesses, so that the output of the console tools can be their input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.schemas import json_text
 from ottla.schemas.avro.node import AvroNode
 
 VALUE_DEPTH_MAX: Final = 200
-ITEMS_MAX: Final = 10_000_000  # items without bytes, of type null, cost a writer nothing
+ITEMS_MAX: Final = 10_000_000  # items of type null have no bytes, so a writer can claim any number
 _RANGES: Final = {"int": range(-(2**31), 2**31), "long": range(-(2**63), 2**63)}
 _WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _FLOAT: Final = struct.Struct("<f")
@@ -33,7 +33,7 @@ class AvroDataError(ValueError):
 
 def json_text_of(node: AvroNode, data: bytes, position: int = 0) -> str:
     """The value that begins at `position`, as Jackson writes it."""
-    return json_text.write(_Decoder(data, position).value(node, 0))
+    return json_text.write_json(_Decoder(data, position).value(node, 0))
 
 
 def binary_of(node: AvroNode, text: str) -> bytes:
@@ -41,7 +41,7 @@ def binary_of(node: AvroNode, text: str) -> bytes:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise AvroDataError(f"no JSON: {error}") from None
+        raise AvroDataError(f"not JSON: {error}") from None
     encoder = _Encoder()
     encoder.value(node, value, "", 0)
     return bytes(encoder.out)
@@ -74,7 +74,7 @@ class _Decoder:
         return value if branch.kind == "null" else {branch.key: value}
 
     def blocks(self) -> Any:
-        """Once for each item; a negative count stands before the size of its block in bytes."""
+        """Yields once for each item; a negative count is followed by its block's size in bytes."""
         while count := self.long():
             if count < 0:
                 count = -count
@@ -235,7 +235,7 @@ class _Encoder:
         self.out += data
 
     def items(self, values: Any) -> Any:
-        """One block with all of them; none is no block."""
+        """One block with all items; without items there is no block."""
         if values:
             self.long(len(values))
         return enumerate(values)
@@ -268,7 +268,7 @@ def _inner(path: str, name: str) -> str:
 
 
 def _shortest(packed: bytes) -> float:
-    """A float as the shortest number that means it: 0.1, not 0.10000000149011612."""
+    """The shortest number that reads as this float: 0.1, not 0.10000000149011612."""
     number: float = _FLOAT.unpack(packed)[0]
     for digits in (6, 7, 8):
         shorter = float(f"{number:.{digits}g}")
@@ -278,7 +278,7 @@ def _shortest(packed: bytes) -> float:
 
 
 def _shown(number: float) -> float | str:
-    """JSON has no words for these: they are strings, as Java's encoder writes them."""
+    """JSON has no such numbers: they are strings, as in Java's encoder."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):

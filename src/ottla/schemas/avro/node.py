@@ -1,4 +1,4 @@
-"""What an Avro schema is made of."""
+"""The nodes of an Avro schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PRIMITIVES = frozenset(
     ("null", "boolean", "int", "long", "float", "double", "bytes", "string"),
 )
 NAMED = frozenset(("record", "error", "enum", "fixed"))
-# Words with a meaning of their own; all others are properties, and are kept.
+# Attributes of Avro's specification; all others are properties, which are kept.
 TYPE_WORDS = frozenset(
     ("doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases")
 )
@@ -18,7 +18,7 @@ FIELD_WORDS = frozenset(("default", "doc", "name", "order", "type", "aliases"))
 
 @dataclass(eq=False, slots=True)
 class AvroNode:
-    """A type. Named types are one object wherever they are named, so schemas may be cyclic."""
+    """A type. A named type is one object wherever it is named, so schemas may be cyclic."""
 
     kind: str
     name: str = ""  # the full name
@@ -26,7 +26,7 @@ class AvroNode:
     aliases: list[str] = field(default_factory=list)  # full names
     fields: list[AvroField] = field(default_factory=list)
     symbols: list[str] = field(default_factory=list)
-    default: str | None = None  # an enum's symbol for those it does not know
+    default: str | None = None  # an enum's symbol for symbols that the reader lacks
     size: int = 0
     items: AvroNode | None = None  # of an array or a map
     branches: list[AvroNode] = field(default_factory=list)
@@ -43,7 +43,7 @@ class AvroNode:
 
     @property
     def key(self) -> str:
-        """What must be different in the branches of a union."""
+        """What must differ between the branches of a union."""
         return self.name or self.kind
 
     @property
@@ -65,5 +65,5 @@ class AvroField:
 
 
 def full_name(name: str, space: str) -> str:
-    """A name with dots is full already."""
+    """A name with dots is a full name already."""
     return name if "." in name or not space else f"{space}.{name}"

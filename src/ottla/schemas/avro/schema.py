@@ -1,7 +1,7 @@
 """Avro schemas as objects: one node for each type, named types shared where they are named.
 
 The rules are those of Avro 1.12's strict parser in Java: names, duplicates, unions, and defaults
-that must fit their type. What the parser does not know stays as a property of its node.
+that must fit their type. Attributes that the parser does not know stay as properties of their node.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.schemas.avro.node import (
     full_name,
 )
 from ottla.schemas.invalid_schema import InvalidSchema
-from ottla.schemas.limits import NODES_MAX, TYPE_DEPTH_MAX, check_size
+from ottla.schemas.limits import NODES_MAX, TYPE_DEPTH_MAX, check_limits
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ORDERS = ("ascending", "descending", "ignore")
@@ -32,19 +32,19 @@ _INT_MAX = 2**31 - 1
 class AvroSchema:
     """A schema, and the names that it and its references define.
 
-    Not `strict`: a schema that is stored already, whose names and defaults are as they are. Older
-    registries took what Avro's parser refuses today.
+    With `strict` off, names and defaults are not checked, for schemas that are stored already:
+    older registries accepted what Avro's parser refuses today.
     """
 
     def __init__(self, text: str, references: Mapping[str, str], *, strict: bool = True) -> None:
-        check_size(text, references)
-        parser = _Parser(strict)
+        check_limits(text, references)
+        parser = _AvroParser(strict)
         self.references = [parser.parse(other) for other in references.values()]
         self.referenced = dict(parser.names)
         self.root = parser.parse(text)
 
 
-class _Parser:
+class _AvroParser:
     def __init__(self, strict: bool) -> None:
         self.strict = strict
         self.names: dict[str, AvroNode] = {}
@@ -52,10 +52,10 @@ class _Parser:
         self.depth = 0
 
     def parse(self, text: str) -> AvroNode:
-        return self.node(json_text.read(text), "")
+        return self.node(json_text.read_json(text), "")
 
     def node(self, value: Any, space: str) -> AvroNode:
-        """The type that a JSON value stands for, within a namespace."""
+        """The type that a JSON value denotes within a namespace."""
         self.nodes += 1
         self.depth += 1
         if self.nodes > NODES_MAX:
@@ -71,7 +71,9 @@ class _Parser:
                 return self.object(value, space)
         finally:
             self.depth -= 1
-        raise InvalidSchema(f"No schema: {json_text.write(value)} is neither a name nor a type")
+        raise InvalidSchema(
+            f"No schema: {json_text.write_json(value)} is neither a name nor a type"
+        )
 
     def named(self, name: str, space: str) -> AvroNode:
         if name in PRIMITIVES:
@@ -90,7 +92,7 @@ class _Parser:
         for branch in branches:
             child = self.node(branch, space)
             if child.kind == "union":
-                raise InvalidSchema(f"Nested union: {json_text.write(branches)}")
+                raise InvalidSchema(f"Nested union: {json_text.write_json(branches)}")
             if child.key in seen:
                 raise InvalidSchema(f"Duplicate in union: {child.key}")
             seen.add(child.key)
@@ -101,7 +103,7 @@ class _Parser:
     def object(self, value: dict[str, Any], space: str) -> AvroNode:
         kind = value.get("type")
         if not isinstance(kind, str):
-            raise InvalidSchema(f"No type: {json_text.write(value)}")
+            raise InvalidSchema(f"No type: {json_text.write_json(value)}")
         if kind in PRIMITIVES:
             node = AvroNode(kind)
         elif kind in NAMED:
@@ -119,7 +121,7 @@ class _Parser:
     def define(self, kind: str, value: dict[str, Any], space: str) -> AvroNode:
         name = _text(value, "name")
         if name is None:
-            raise InvalidSchema(f"No name in schema: {json_text.write(value)}")
+            raise InvalidSchema(f"No name in schema: {json_text.write_json(value)}")
         namespace = _text(value, "namespace")
         whole = full_name(name, space if namespace is None else namespace)
         own_space, _, simple = whole.rpartition(".")
@@ -162,22 +164,22 @@ class _Parser:
             node.fields.append(field)
             if field.has_default:
                 late.append(field)
-        # A default may be of the very type that is being defined: now its fields are known.
+        # A default may be of the type that is being defined, whose fields are known now.
         for field in late:
             if self.strict and not fits(field.type, field.default):
                 raise InvalidSchema(
                     f"Invalid default for field {field.name} of {node.name}: "
-                    f"{json_text.write(field.default)} is not a {field.type.key}"
+                    f"{json_text.write_json(field.default)} is not a {field.type.key}"
                 )
 
     def field(self, record: AvroNode, value: Any) -> AvroField:
         if not isinstance(value, dict):
             raise InvalidSchema(
-                f"{record.name}: a field is an object, not {json_text.write(value)}"
+                f"{record.name}: a field is an object, not {json_text.write_json(value)}"
             )
         name = _text(value, "name")
         if name is None:
-            raise InvalidSchema(f"{record.name}: no name in field {json_text.write(value)}")
+            raise InvalidSchema(f"{record.name}: no name in field {json_text.write_json(value)}")
         self.check_names(name)
         if value.get("type") is None:
             raise InvalidSchema(f"Field {name} of {record.name} has no type")
@@ -225,7 +227,7 @@ def _read_fixed(node: AvroNode, value: dict[str, Any]) -> None:
 
 def _required(value: dict[str, Any], key: str, kind: str) -> Any:
     if value.get(key) is None:
-        raise InvalidSchema(f"{kind.capitalize()} has no {key} type: {json_text.write(value)}")
+        raise InvalidSchema(f"{kind.capitalize()} has no {key} type: {json_text.write_json(value)}")
     return value[key]
 
 
@@ -239,5 +241,5 @@ def _texts(value: dict[str, Any], key: str) -> list[str]:
     if found is None:
         return []
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise InvalidSchema(f"{key} is not a list of names: {json_text.write(found)}")
+        raise InvalidSchema(f"{key} is not a list of names: {json_text.write_json(found)}")
     return found

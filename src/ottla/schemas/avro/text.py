@@ -9,17 +9,17 @@ from ottla.schemas import json_text
 from ottla.schemas.avro.node import PRIMITIVES, AvroField, AvroNode
 
 
-def canonical(root: AvroNode, known: Collection[str] = ()) -> str:
-    """The text that Confluent's registry stores. `known` are the names that references define."""
-    return json_text.write(_Writer(known).node(root, ""))
+def canonical_text(root: AvroNode, known: Collection[str] = ()) -> str:
+    """The text that Confluent's registry stores. `known` are names that references define."""
+    return json_text.write_json(_AvroTextWriter(known).node(root, ""))
 
 
-def normal(root: AvroNode, known: Collection[str] = ()) -> str:
-    """The same, with an order for what has none: properties and aliases."""
-    return json_text.write(_Writer(known, in_order=True).node(root, ""))
+def normal_text(root: AvroNode, known: Collection[str] = ()) -> str:
+    """The canonical text with sorted properties and aliases."""
+    return json_text.write_json(_AvroTextWriter(known, in_order=True).node(root, ""))
 
 
-class _Writer:
+class _AvroTextWriter:
     def __init__(self, known: Collection[str], *, in_order: bool = False) -> None:
         self.known = set(known)
         self.in_order = in_order
@@ -83,7 +83,7 @@ class _Writer:
 
 
 def _sorted(properties: dict[str, Any]) -> dict[str, Any]:
-    """Keys in order, but a logical type and what belongs to it in front."""
+    """Sorted keys, but the logical type and its attributes first."""
     logical = properties.get("logicalType")
     first = ("logicalType", "precision", "scale") if logical == "decimal" else ("logicalType",)
     keys = [key for key in first if key in properties]

@@ -1,1 +1,1 @@
-"""What a new version of a schema may change: one checker for each language."""
+"""Which changes a new version of a schema may make: one checker for each language."""

@@ -1,7 +1,7 @@
 """Avro's schema resolution: can a reader's schema read what a writer's schema wrote?
 
-Rules and paths are those of SchemaCompatibility in Avro 1.12. One thing differs: Java keeps what it
-concluded from a pair of types under way even when that pair fails later; `pairs.py` takes it back.
+Rules and paths are those of SchemaCompatibility in Avro 1.12, with one difference: Java keeps
+conclusions from a pair of types in progress even if that pair fails later; `pairs.py` drops them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ottla.schemas.avro.node import PRIMITIVES, AvroField, AvroNode
 from ottla.schemas.compatibility.pairs import PairComparison
 
-# Reader's type: the writer's types that it takes besides its own.
+# The reader's type: the writer's types that can be promoted to it.
 _PROMOTIONS = {
     "long": ("int",),
     "float": ("int", "long"),
@@ -72,11 +72,11 @@ _TEXTS = {
 
 def unreadable(reader: AvroNode, writer: AvroNode, reader_name: str, writer_name: str) -> list[str]:
     """Why the reader can't read what the writer wrote; empty if it can."""
-    found = _Comparison().check(reader, writer, "")
+    found = _AvroComparison().check(reader, writer, "")
     return [difference.message(reader_name, writer_name) for difference in found]
 
 
-class _Comparison(PairComparison[AvroNode, AvroDifference]):
+class _AvroComparison(PairComparison[AvroNode, AvroDifference]):
     def differences(self, reader: AvroNode, writer: AvroNode, path: str) -> list[AvroDifference]:
         kind = _kind(reader)
         if kind != _kind(writer) or kind in PRIMITIVES:
@@ -138,7 +138,7 @@ class _Comparison(PairComparison[AvroNode, AvroDifference]):
 
 
 def _likely(reader: AvroNode, writer: AvroNode) -> list[AvroNode]:
-    """The branches of a union, the one with the writer's name first: it nearly always fits."""
+    """The branches of a union, the one with the writer's name first: it nearly always matches."""
     named = reader.branch_by_name.get(writer.simple_name) if writer.name else None
     return reader.branches if named is None else [named, *reader.branches]
 
@@ -166,7 +166,7 @@ def _symbols(reader: AvroNode, writer: AvroNode, path: str) -> list[AvroDifferen
 
 
 def _source(field: AvroField, written: dict[str, AvroField]) -> AvroField | None:
-    """The writer's field that this reader's field takes its value from."""
+    """The writer's field that this reader's field gets its value from."""
     for name in (field.name, *field.aliases):
         if name in written:
             return written[name]

@@ -1,4 +1,4 @@
-"""Arrays: items by position, one schema for all others, and what an array must contain."""
+"""Arrays: items by position, the schema of all others, and `contains`."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def array_differences(
 
 
 def _has_one_for_all(node: JsonNode) -> bool:
-    """One schema for all items, and none by position. Confluent's registry takes such an array for
-    open to items by position: it looks at `additionalItems` alone, which is not there."""
+    """One schema for all items, and none by position. Confluent's registry treats such an array as
+    open, because it looks at `additionalItems` alone, which is missing."""
     if node.has_prefix_items or isinstance(node.get("items"), list):
         return False
     return (
@@ -50,7 +50,7 @@ def _has_one_for_all(node: JsonNode) -> bool:
 
 
 def _items(node: JsonNode) -> tuple[list[JsonNode], JsonNode]:
-    """The schemas by position, and the one of all others."""
+    """The schemas by position, and the schema of all others."""
     words: tuple[str, ...]
     if node.has_prefix_items:
         prefix, words = node.children("prefixItems"), ("items", "unevaluatedItems")

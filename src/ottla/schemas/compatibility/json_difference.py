@@ -1,4 +1,4 @@
-"""What an update of a JSON Schema may get wrong, in Confluent's names."""
+"""Incompatible changes of a JSON Schema, by Confluent's names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 _LIMIT = "keep the limit or loosen it"
 
-# Name: what has happened, and what helps.
+# Name: what has changed, and the remedy.
 _TEXTS = {
     "TYPE_CHANGED": ("has another type", "keep the type, or allow both with a list of types"),
     "TYPE_NARROWED": ("accepts fewer types", "keep all types of the {writer} schema"),

@@ -1,7 +1,7 @@
-"""Objects: properties, and what a content model says of those that have no schema by name.
+"""Objects: properties, and the content model for properties without a schema by name.
 
-A content model is open (anything goes), closed (nothing), or partly open (patterns, or one schema
-for all others).
+A content model is open (anything is allowed), closed (nothing), or partially open (patterns, or one
+schema for all others).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.schemas.json_schema.node import JsonNode
 if TYPE_CHECKING:
     from ottla.schemas.compatibility.json_schema import JsonComparison
 
-# A match may cost as much as some comparisons.
+# A match of a pattern may cost as much as several comparisons.
 _MATCH_STEPS = 4
 
 
@@ -37,7 +37,7 @@ class ContentModel:
         return self.rest.accepts_everything and not self.patterns
 
     def matching(self, name: str, comparison: JsonComparison) -> list[JsonNode]:
-        """The schemas of patterns that a name matches."""
+        """The schemas of the patterns that a name matches."""
         found: list[JsonNode] = []
         for pattern, schema in self.compiled:
             comparison.take_step(_MATCH_STEPS)
@@ -46,7 +46,7 @@ class ContentModel:
         return found
 
     def covering(self, name: str, comparison: JsonComparison) -> list[JsonNode]:
-        """What a property without a schema of its own must fit."""
+        """The schemas that a property without a schema by name must satisfy."""
         return self.matching(name, comparison) or [self.rest]
 
 
@@ -67,7 +67,7 @@ def object_differences(
     for name in now.properties:
         if name not in before.properties:
             found += _added(comparison, now, before, name, f"{path}/properties/{name}")
-    # Confluent's registry does not see names that are required and have no schema.
+    # Confluent's registry ignores required names without a schema.
     for name in sorted(now.required - before.required - now.properties.keys()):
         found.append(JsonDifference("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required/{name}", name))
     found += _patterns(comparison, now, before, path)
@@ -116,7 +116,7 @@ def _added(
             kind = "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL"
         found.append(JsonDifference(kind, path, name))
     covering = before.covering(name, comparison)
-    # What some pattern allows is allowed by all of them: one that fits is enough.
+    # All patterns allow what one of them allows: one that fits is enough.
     if not all(comparison.compare(schema, cover, path) for cover in covering):
         return found
     if covering == [before.rest] and before.rest.accepts_everything:

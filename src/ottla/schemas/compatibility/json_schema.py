@@ -1,8 +1,8 @@
 """JSON Schema: does the reader's schema accept every value that the writer's schema accepts?
 
-The rules are Confluent's. In three places they are kinder than logic, and so are we: a required
-property with a default counts as readable, a schema without `type` has the type that its keywords
-speak of, and branches of `oneOf` are taken to exclude each other.
+The rules are Confluent's. In three places they, and so this code, are more lenient than logic: a
+required property with a default counts as readable, a schema without `type` has the type that its
+keywords imply, and branches of `oneOf` are taken to exclude each other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JsonComparison(PairComparison[JsonNode, JsonDifference]):
         return self._product(new_parts, old_parts, path)
 
     def _product(self, new: list[JsonNode], old: list[JsonNode], path: str) -> list[JsonDifference]:
-        """Everything that the new schema demands, some part of the old one guarantees."""
+        """Each demand of the new schema must be guaranteed by some part of the old one."""
         found: list[JsonDifference] = []
         for demand in new:
             reasons = [self.compare(demand, part, path) for part in old]
@@ -96,13 +96,13 @@ class JsonComparison(PairComparison[JsonNode, JsonDifference]):
     def _sums(self, new: list[JsonNode], old: list[JsonNode], path: str) -> list[JsonDifference]:
         if len(old) > len(new):
             return [JsonDifference("SUM_TYPE_NARROWED", path, f"{len(old)} before, {len(new)} now")]
-        # Most updates leave the branches in their places: no need to compare all with all.
+        # Most updates keep the branches' order, so not all pairs need a comparison.
         if all(
             not self.compare(mine, branch, path) for mine, branch in zip(new, old, strict=False)
         ):
             return []
         fitting = [
-            [place for place, mine in enumerate(new) if not self.compare(mine, branch, path)]
+            [index for index, mine in enumerate(new) if not self.compare(mine, branch, path)]
             for branch in old
         ]
         if matching_size(fitting) < len(old):

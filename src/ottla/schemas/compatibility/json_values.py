@@ -1,4 +1,4 @@
-"""Types, limits, enums: what a JSON Schema says of a value without looking inside it."""
+"""Types, limits, enums: the constraints of a JSON Schema on the value itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.schemas.compatibility.json_difference import JsonDifference
 from ottla.schemas.json_schema.keywords import TYPES
 from ottla.schemas.json_schema.node import JsonNode
 
-# Keywords that speak of one type only.
+# Keywords that imply one type.
 _IMPLIED = {
     "object": (
         *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties"),
@@ -24,7 +24,7 @@ _IMPLIED = {
     "string": ("minLength", "maxLength", "pattern"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
-# Keyword, type, and whether a larger number is the tighter one.
+# Keyword, type, and whether a larger number is tighter.
 _COUNTS = (
     ("minLength", "string", True),
     ("maxLength", "string", False),
@@ -38,7 +38,7 @@ _COUNTS = (
 
 
 def types_of(node: JsonNode) -> frozenset[str]:
-    """The types a schema accepts: as it says, as its enum has, as its keywords imply, or all."""
+    """The types a schema accepts: by `type`, by its enum, by its keywords, or all."""
     said = node.get("type")
     if said is not None:
         return frozenset([said] if isinstance(said, str) else said)
@@ -78,7 +78,7 @@ def _types(new: JsonNode, old: JsonNode, path: str) -> list[JsonDifference]:
     if new.get("type") is None:
         return []
     if new.get("connect.type") == old.get("connect.type") == "bytes":
-        return []  # Connect's own mark: the bytes stay bytes whatever JSON type carries them
+        return []  # Connect's own mark: the value stays bytes in every JSON type
     accepted, written = types_of(new), types_of(old)
     lost = sorted(
         name
@@ -99,8 +99,8 @@ def _enums(new: JsonNode, old: JsonNode, path: str) -> list[JsonDifference]:
     written = enum_of(old)
     if written is None:
         return [JsonDifference("ENUM_ARRAY_CHANGED", f"{path}/enum", "there was no enum before")]
-    now = {json_text.write(value, sort_keys=True) for value in accepted}
-    before = {json_text.write(value, sort_keys=True) for value in written}
+    now = {json_text.write_json(value, sort_keys=True) for value in accepted}
+    before = {json_text.write_json(value, sort_keys=True) for value in written}
     lost = sorted(before - now)
     if not lost:
         return []
@@ -144,7 +144,7 @@ def _bounds(new: JsonNode, old: JsonNode, path: str) -> list[JsonDifference]:
 
 
 def _bound(node: JsonNode, word: str, sign: int) -> tuple[Fraction, bool] | None:
-    """The tighter of the two limits of one side, larger = tighter, and whether it is exclusive."""
+    """The tighter of a side's two limits, larger = tighter, and whether it is exclusive."""
     plain, exclusive = node.get(word), node.get(f"exclusive{word.capitalize()}")
     found: list[tuple[Fraction, bool]] = []
     if plain is not None:
@@ -169,7 +169,7 @@ def _multiples(new: JsonNode, old: JsonNode, path: str) -> list[JsonDifference]:
 
 
 def exact(number: Any) -> Fraction:
-    """As it is written: 0.1 is a tenth."""
+    """The decimal as written: 0.1 is a tenth."""
     return Fraction(repr(number))
 
 

@@ -1,4 +1,4 @@
-"""The largest number of pairs in which everybody is used at most once."""
+"""Maximum bipartite matching: the largest number of pairs that use each side once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 
 def matching_size(fitting: Sequence[Sequence[int]]) -> int:
-    """`fitting[i]` are the places that fit i. Kuhn's algorithm, with a stack of our own."""
+    """`fitting[i]` are the places that fit i. Kuhn's algorithm with an explicit stack."""
     taken: dict[int, int] = {}
     return sum(_place(start, fitting, taken) for start in range(len(fitting)))
 
 
 def _place(start: int, fitting: Sequence[Sequence[int]], taken: dict[int, int]) -> bool:
-    """Find a place for one more, moving others on where they have another place."""
+    """Place one more, moving others to their alternatives if need be."""
     came_from: dict[int, tuple[int, int | None]] = {}
     todo: list[tuple[int, int | None]] = [(start, None)]
     while todo:

@@ -1,6 +1,6 @@
-"""Regular expressions of strangers, matched against property names.
+"""Untrusted regular expressions, matched against property names.
 
-Python's engine backtracks, so that a pattern like (a+)+$ can take for ever, and it can't be
+Python's engine backtracks, so a pattern like (a+)+$ can take for ever, and it can't be
 stopped. A pattern is run only if its repetitions can't multiply: each repeats single characters,
 there are few of them, and the name is short.
 """
@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from ottla.schemas.limits import TooComplex
 
-# Python's own parser of regular expressions: typeshed does not always know it.
+# Python's own parser of regular expressions, which typeshed only knows in some versions.
 codes: Final[Any] = import_module("re._constants")
 _parser: Final[Any] = import_module("re._parser")
 
 PATTERN_CHARS_MAX = 256
 NAME_CHARS_MAX = 256
-# Backtracking tries each split of the name: length to the power of this.
+# Backtracking tries each split of the name: its length to the power of this.
 REPEATS_MAX = 2
 
 _SINGLE = (codes.LITERAL, codes.NOT_LITERAL, codes.ANY, codes.IN)
@@ -55,7 +55,7 @@ def _compile(text: str) -> re.Pattern[str]:
 
 
 def _repeats(tree: Any) -> int:
-    """How many repetitions there are; too many if one repeats more than single characters."""
+    """The number of repetitions; too many if one repeats more than single characters."""
     count = 0
     for code, argument in tree:
         if code in _REPEATS:
@@ -69,5 +69,5 @@ def _repeats(tree: Any) -> int:
         elif code == codes.SUBPATTERN:
             count += _repeats(argument[3])
         elif code not in (*_SINGLE, codes.AT):
-            return REPEATS_MAX + 1  # look-around, back references: not worth a proof
+            return REPEATS_MAX + 1  # look-around and back references: not worth a proof
     return count

@@ -1,12 +1,12 @@
-"""Compare two graphs of types, pair by pair. Both may be cyclic.
+"""Compares two graphs of types, pair by pair. Both may be cyclic.
 
-A pair under way counts as compatible until one of its parts fails (the greatest fixed point). A
-pair that fails takes back what was concluded since it began, because that may rest on it; a
-failure itself is final, because all assumptions speak for compatibility.
+A pair in progress counts as compatible until one of its parts fails (the greatest fixed point). A
+pair that fails takes back all conclusions since it began, because they may rest on it; a failure
+itself is final, because all assumptions are in favor of compatibility.
 
 Python's stack is short, and a path through cyclic types can be long: below a certain depth a pair
-is assumed and put aside, and compared later. If it fails then, everything is compared again with
-that failure known.
+is assumed compatible, and compared later. If it fails then, everything is compared again with that
+failure known.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class PairComparison(ABC, Generic[Type, Difference]):
     def __init__(self) -> None:
         self._steps_left = STEPS_MAX
         self._depth = 0
-        # Insertion order is the order in which pairs were begun. Types are kept alive by their
-        # schemas, so an id names one type.
+        # Insertion order is the order in which pairs were begun. Schemas keep their types alive, so
+        # an id names one type.
         self._assumed: dict[tuple[int, int], None] = {}
         self._failed: dict[tuple[int, int], list[Difference]] = {}
         self._deferred: list[tuple[Type, Type, str]] = []
 
     @abstractmethod
     def differences(self, reader: Type, writer: Type, path: str) -> list[Difference]:
-        """Why this reader can't read this writer, by way of `compare` for their parts."""
+        """Why this reader can't read this writer; calls `compare` for their parts."""
 
     def check(self, reader: Type, writer: Type, path: str) -> list[Difference]:
         while True:

@@ -1,8 +1,8 @@
 """Protobuf: can a reader's messages read what a writer's messages wrote?
 
-Fields are found by number, so names do not matter; a number must keep its way on the wire. The
-rules are Confluent's: what is readable as bytes but would surprise (a message that is gone, a
-oneof that takes in several fields) counts as incompatible.
+Fields are identified by number, so names do not matter; a number must keep its wire type. The rules
+are Confluent's: changes that are readable but surprising (a removed message, a oneof that takes in
+several fields) count as incompatible.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.schemas.compatibility.pairs import PairComparison
-from ottla.schemas.protobuf.elements import ProtoField, ProtoMessage
 from ottla.schemas.protobuf.map_entries import is_map_entry, with_maps
+from ottla.schemas.protobuf.proto_file import ProtoField, ProtoMessage
 from ottla.schemas.protobuf.schema import SCALARS, ProtobufSchema, ProtoType
 
 _GROUPS = (
@@ -24,7 +24,7 @@ _GROUPS = (
     ("double",),
 )
 _GROUP = {name: number for number, names in enumerate(_GROUPS) for name in names}
-# Values of these are packed when repeated: another form on the wire.
+# Types that are packed when repeated: another wire format.
 _NUMERIC = frozenset(_GROUP) - {"string", "bytes"}
 
 _TEXTS = {
@@ -87,7 +87,7 @@ def _differences(new: ProtobufSchema, old: ProtobufSchema) -> list[ProtobufDiffe
     before, now = old.file.package, new.file.package
     if before != now:
         return [ProtobufDifference("PACKAGE_CHANGED", "#/", f"{before} before, {now} now")]
-    comparison = _Comparison(new, old)
+    comparison = _ProtobufComparison(new, old)
     found: list[ProtobufDifference] = []
     for name, earlier in old.own_types().items():
         if earlier.is_enum or is_map_entry(earlier.element):
@@ -101,7 +101,7 @@ def _differences(new: ProtobufSchema, old: ProtobufSchema) -> list[ProtobufDiffe
     return list(dict.fromkeys(found))
 
 
-class _Comparison(PairComparison[ProtoType, ProtobufDifference]):
+class _ProtobufComparison(PairComparison[ProtoType, ProtobufDifference]):
     def __init__(self, new: ProtobufSchema, old: ProtobufSchema) -> None:
         super().__init__()
         self.new = new
@@ -112,7 +112,7 @@ class _Comparison(PairComparison[ProtoType, ProtobufDifference]):
     ) -> list[ProtobufDifference]:
         now, before = reader.element, writer.element
         if not isinstance(now, ProtoMessage) or not isinstance(before, ProtoMessage):
-            return []  # of known files, which do not change
+            return []  # in well-known files, which do not change
         now, before = with_maps(now), with_maps(before)
         fields = {field.number: field for field in now.all_fields()}
         earlier = {field.number: field for field in before.all_fields()}
@@ -174,7 +174,7 @@ def _oneofs(now: ProtoMessage, before: ProtoMessage, path: str) -> list[Protobuf
     home = {field.number: oneof.name for oneof in before.oneofs for field in oneof.fields}
     existing = {field.number for field in before.all_fields()}
     for oneof in now.oneofs:
-        # Fields of one oneof are never set together; all others may have been.
+        # Fields of one oneof are never set together; others may have been.
         origins = {
             home.get(field.number, field.number)
             for field in oneof.fields

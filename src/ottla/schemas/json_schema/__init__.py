@@ -1,1 +1,1 @@
-"""JSON Schema: drafts 4 to 2020-12, references, text."""
+"""JSON Schema: drafts 4 to 2020-12, references, validation."""

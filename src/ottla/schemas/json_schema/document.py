@@ -1,4 +1,4 @@
-"""A JSON Schema with its references. Every `$ref` is resolved here, and nothing is fetched."""
+"""A JSON Schema with its references. Every `$ref` is resolved locally; nothing is fetched."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from ottla.schemas import json_text
 from ottla.schemas.invalid_schema import InvalidSchema
-from ottla.schemas.json_schema.keywords import children, is_schema, shape_problem
+from ottla.schemas.json_schema.keywords import children, is_schema, keyword_problem
 from ottla.schemas.json_schema.node import JsonNode
-from ottla.schemas.limits import NODES_MAX, check_size
+from ottla.schemas.limits import NODES_MAX, check_limits
 
 DRAFTS = {
     "http://json-schema.org/schema": 7,
@@ -27,15 +27,15 @@ class JsonDocument:
     """One document, its references, and the node of each schema in them."""
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
-        check_size(text, references)
-        root = json_text.read(text)
+        check_limits(text, references)
+        root = json_text.read_json(text)
         if not is_schema(root):
             raise InvalidSchema("a JSON Schema is an object or a boolean")
         self.draft = draft_of(root)
         self._resources: dict[str, Any] = {}
         self._nodes: dict[int, JsonNode] = {}
         self._unresolved: list[tuple[JsonNode, str]] = []
-        self.references = {name: json_text.read(other) for name, other in references.items()}
+        self.references = {name: json_text.read_json(other) for name, other in references.items()}
         for name, other in self.references.items():
             self._walk(other, name)
         self._walk(root, "")
@@ -47,15 +47,15 @@ class JsonDocument:
             node.check_cycle()
 
     def node(self, raw: Any) -> JsonNode:
-        """The node of a schema in this document; one object for one schema."""
+        """The node of a schema in this document; the same object each time."""
         node = self._nodes.get(id(raw))
         if node is None:
-            # The node keeps `raw` alive, so its id stays its own.
+            # The node keeps `raw` alive, so its id stays unique.
             node = self._nodes[id(raw)] = JsonNode(raw, self)
         return node
 
     def _walk(self, document: Any, name: str) -> None:
-        """Check shapes, index ids and anchors, note each $ref with its base."""
+        """Check the shape of keywords, index ids and anchors, collect each $ref with its base."""
         self._resources.setdefault(name, document)
         todo: list[tuple[Any, str, str]] = [(document, name, "#")]
         while todo:
@@ -63,11 +63,13 @@ class JsonDocument:
             if len(self._nodes) > NODES_MAX:
                 raise InvalidSchema(f"the schema has more than {NODES_MAX} schemas in it")
             if not is_schema(schema):
-                raise InvalidSchema(f"{path} is no schema but {json_text.write(schema)[:80]}")
+                raise InvalidSchema(
+                    f"{path} is not a schema but {json_text.write_json(schema)[:80]}"
+                )
             node = self.node(schema)
             if isinstance(schema, bool):
                 continue
-            problem = shape_problem(schema)
+            problem = keyword_problem(schema)
             if problem is not None:
                 raise InvalidSchema(f"{path}: {problem}")
             base = self._index(schema, base)
@@ -77,7 +79,7 @@ class JsonDocument:
 
     def _resolve(self, reference: str, base: str) -> JsonNode:
         found, at = self._find(reference, base)
-        # A pointer may lead to a place where no keyword has a schema, "#/components/x" for one.
+        # A pointer may lead to a place where no keyword has a schema, such as "#/components/x".
         if id(found) not in self._nodes:
             self._walk(found, at)
         return self.node(found)
@@ -100,7 +102,7 @@ class JsonDocument:
         for candidate in (whole, reference):
             address, fragment = urldefrag(candidate)
             if address in DRAFTS:
-                return True, address  # a schema of schemas: we do not look into it
+                return True, address  # a meta-schema: not followed
             if candidate in self._resources:
                 return self._resources[candidate], address
             if address in self._resources and (not fragment or fragment.startswith("/")):
@@ -124,7 +126,7 @@ def _join(base: str, reference: str) -> str:
     try:
         return urljoin(base, reference).removesuffix("#")
     except ValueError as error:
-        raise InvalidSchema(f"{reference} is no URI: {error}") from error
+        raise InvalidSchema(f"{reference} is not a URI: {error}") from error
 
 
 def _pointed(document: Any, pointer: str, reference: str) -> Any:
@@ -138,5 +140,5 @@ def _pointed(document: Any, pointer: str, reference: str) -> Any:
         else:
             raise InvalidSchema(f"$ref {reference} points at nothing: there is no {key}")
     if not is_schema(found):
-        raise InvalidSchema(f"$ref {reference} points at something that is no schema")
+        raise InvalidSchema(f"$ref {reference} points at something that is not a schema")
     return found

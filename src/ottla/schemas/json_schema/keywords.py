@@ -1,4 +1,4 @@
-"""Where JSON Schema's keywords have schemas, and what shape their values have."""
+"""JSON Schema's keywords: which of them hold schemas, and the shape of their values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_schema(value: Any) -> bool:
 
 
 def children(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The schemas directly within a schema, each with its path from here."""
+    """The direct subschemas, each with its path from here."""
     for keyword, value in schema.items():
         if keyword in _ONE and is_schema(value):
             yield keyword, value
@@ -50,8 +50,8 @@ def children(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
                     yield f"{keyword}/{name}", item
 
 
-def shape_problem(schema: dict[str, Any]) -> str | None:
-    """The first keyword whose value has the wrong shape, in words."""
+def keyword_problem(schema: dict[str, Any]) -> str | None:
+    """The first keyword whose value has the wrong shape, and the shape it must have."""
     for keyword, value in schema.items():
         rule = _SHAPES.get(keyword)
         if rule is not None and not rule[1](value):
@@ -126,7 +126,7 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "multipleOf": ("a number above 0", lambda value: _is_number(value) and value > 0),
     "uniqueItems": ("a boolean", lambda value: isinstance(value, bool)),
     "enum": ("a list", lambda value: isinstance(value, list)),
-    # Draft 3 had a boolean in the property itself; it is common, and it says nothing since.
+    # Draft 3 had a boolean in the property itself; it is still common, and has no meaning now.
     "required": ("a list of names", lambda v: _is_texts(v) or isinstance(v, bool)),
     "properties": _SCHEMA_MAP,
     "patternProperties": _SCHEMA_MAP,

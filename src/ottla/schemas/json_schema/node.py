@@ -1,4 +1,4 @@
-"""One schema in a document, and the parts that all have to hold for a value."""
+"""One schema in a document, and its parts, all of which must hold for a value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.schemas.invalid_schema import InvalidSchema
 if TYPE_CHECKING:
     from ottla.schemas.json_schema.document import JsonDocument
 
-# From this draft on, keywords beside a $ref count.
+# From this draft on, keywords beside a $ref are in force.
 _DRAFT_WITH_SIBLINGS = 2019
 # From this draft on, `prefixItems` is the tuple and `items` the rest.
 _DRAFT_WITH_PREFIX = 2020
@@ -27,7 +27,7 @@ _PLAIN = frozenset(
         *("minItems", "maxItems", "contains", "minContains", "maxContains"),
     )
 )
-# What stays with the plain part though it restricts nothing.
+# Keywords that stay with the plain part though they restrict nothing.
 _NOTES = frozenset(("connect.type", "default"))
 
 
@@ -45,7 +45,7 @@ class JsonNode:
         return self.raw.get(keyword, default) if isinstance(self.raw, dict) else default
 
     def at(self, raw: Any) -> JsonNode:
-        """The node of a schema within this one."""
+        """The node of a subschema."""
         return self.document.node(raw)
 
     def child(self, keyword: str) -> JsonNode | None:
@@ -82,12 +82,12 @@ class JsonNode:
 
     @property
     def kind(self) -> str:
-        """Of a node that is one part: anyOf, oneOf, not, if, or plain."""
+        """The kind of a node that is one part: anyOf, oneOf, not, if, or plain."""
         kinds = ("anyOf", "oneOf", "not", "if")
         return next((word for word in kinds if self.get(word) is not None), "plain")
 
     def followed(self) -> JsonNode:
-        """The node behind a chain of references that say nothing themselves."""
+        """The node at the end of a chain of bare references."""
         node = self
         while node.target is not None and node._only_refers:
             node = node.target
@@ -117,7 +117,7 @@ class JsonNode:
         return self._parts
 
     def typed(self, name: str) -> JsonNode:
-        """The same schema for one of its types."""
+        """The same schema, for one of its types only."""
         if name not in self._typed:
             self._typed[name] = JsonNode({**self.raw, "type": name}, self.document)
         return self._typed[name]
@@ -141,7 +141,7 @@ class JsonNode:
         return found
 
     def _part(self, raw: dict[str, Any]) -> JsonNode:
-        """This node itself if it has nothing besides, so that the splitting ends."""
+        """This node itself if it has no other part, so that the splitting ends."""
         used = [word for word in self.raw if word in _PLAIN or word in _COMBINED]
         if len(used) == sum(word not in _NOTES for word in raw):
             return self

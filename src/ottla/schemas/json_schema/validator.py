@@ -1,4 +1,4 @@
-"""Whether a value is what a JSON Schema says, by jsonschema-rs. Nothing is fetched."""
+"""Validates values against a JSON Schema by jsonschema-rs. Nothing is fetched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DRAFTS: dict[int, int] = {
 
 
 class InvalidValue(ValueError):
-    """A value that does not fit its schema; the message says where and why."""
+    """A value that violates its schema; the message says where and why."""
 
 
 class JsonValidator:

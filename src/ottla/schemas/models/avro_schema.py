@@ -32,7 +32,7 @@ _LEAVES: dict[str, Any] = {
 
 
 def avro_text(of: PythonType, namespace: str = "") -> str:
-    written = _Writer().write(of)
+    written = _AvroSchemaWriter().write(of)
     if namespace and isinstance(written, dict) and "name" in written:
         written = {"type": written.pop("type"), "name": written.pop("name")} | {
             "namespace": namespace,
@@ -41,7 +41,7 @@ def avro_text(of: PythonType, namespace: str = "") -> str:
     return json.dumps(written)
 
 
-class _Writer:
+class _AvroSchemaWriter:
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
 
@@ -54,8 +54,8 @@ class _Writer:
                     "a Decimal in Avro has a size: Annotated[Decimal, Digits(9, 2)], or "
                     "Field(max_digits=9, decimal_places=2)"
                 )
-            most, places = of.digits
-            return {"type": "bytes", "logicalType": "decimal", "precision": most, "scale": places}
+            most, scale = of.digits
+            return {"type": "bytes", "logicalType": "decimal", "precision": most, "scale": scale}
         if of.kind == "list":
             return {"type": "array", "items": self.write(of.parts[0])}
         if of.kind == "map":
@@ -75,12 +75,12 @@ class _Writer:
         if of.kind == "enum":
             symbols = [member.name for member in of.type]
             return {"type": "enum", "name": of.name, "symbols": symbols}
-        fields = [self.field(each) for each in of.fields]
+        fields = [self.field(field) for field in of.fields]
         return {"type": "record", "name": of.name, "fields": fields}
 
     def field(self, field: ModelField) -> dict[str, Any]:
         if not _NAME.match(field.name):
-            raise InvalidSchema(f"{field.name} is no name in Avro: letters, digits and _")
+            raise InvalidSchema(f"{field.name} is not a name in Avro: letters, digits and _")
         kind = field.type
         if kind.kind == "union":
             kind = PythonType("union", parts=_in_order(kind, field.default))
@@ -93,7 +93,7 @@ class _Writer:
 
 
 def _in_order(of: PythonType, default: Any) -> list[PythonType]:
-    """Avro's default is of the first branch, so null is first where None is the default."""
+    """A default in Avro belongs to the first branch, so null is first if None is the default."""
     nulls = [part for part in of.parts if part.kind == "none"]
     others = of.some
     if default is MISSING or default is None:
@@ -103,7 +103,7 @@ def _in_order(of: PythonType, default: Any) -> list[PythonType]:
 
 
 def _default(value: Any) -> Any:
-    """As Avro writes it in JSON; MISSING where that would be guessing."""
+    """In Avro's JSON; MISSING where that would be a guess."""
     if isinstance(value, Enum):
         return value.name
     if value is None or isinstance(value, bool | int | float | str):

@@ -1,7 +1,7 @@
 """The JSON Schema of a model. A Pydantic model writes its own.
 
 Objects of dataclasses are closed (`additionalProperties` is false), as Confluent's serializers for
-Java write them: a field that comes later, with a default, is compatible then.
+Java write them: this makes it compatible to add a field with a default.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _LEAVES: dict[str, dict[str, Any]] = {
 def json_text(of: PythonType) -> str:
     if is_pydantic(of.type):
         return json.dumps({"$schema": PYDANTIC_DRAFT, **of.type.model_json_schema()})
-    writer = _Writer(of)
+    writer = _JsonSchemaWriter(of)
     written = {"$schema": DRAFT, **writer.definition(of)}
     if writer.definitions:
         written["definitions"] = writer.definitions
     return json.dumps(written)
 
 
-class _Writer:
+class _JsonSchemaWriter:
     def __init__(self, root: PythonType) -> None:
         self.root = root
         self.definitions: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class _Writer:
         if of is self.root:
             return {"$ref": "#"}
         if of.name not in self.definitions:
-            self.definitions[of.name] = {}  # it may be within itself
+            self.definitions[of.name] = {}  # it may contain itself
             self.definitions[of.name] = self.definition(of)
         return {"$ref": f"#/definitions/{of.name}"}
 
@@ -67,13 +67,13 @@ class _Writer:
         if of.kind != "model":
             return self.write(of)
         properties: dict[str, Any] = {}
-        for each in of.fields:
-            properties[each.name] = schema = dict(self.write(each.type))
-            if each.default is not MISSING and "$ref" not in schema:
-                values = ModelValues(each.type, JSON, str)
-                plain = None if each.default is None else values.to_plain(each.default)
+        for field in of.fields:
+            properties[field.name] = schema = dict(self.write(field.type))
+            if field.default is not MISSING and "$ref" not in schema:
+                values = ModelValues(field.type, JSON, str)
+                plain = None if field.default is None else values.to_plain(field.default)
                 schema["default"] = plain
-        required = [each.name for each in of.fields if each.default is MISSING]
+        required = [field.name for field in of.fields if field.default is MISSING]
         written: dict[str, Any] = {"title": of.name, "type": "object", "properties": properties}
         if required:
             written["required"] = required

@@ -1,7 +1,7 @@
 """The .proto file of a model, proto3.
 
-Fields are numbered in their order, so a new one goes to the end; `field(metadata={"number": 7})`,
-or Pydantic's `Field(json_schema_extra={"number": 7})`, says otherwise. int is int64, float double,
+Fields are numbered in their order, so new ones belong at the end; `field(metadata={"number": 7})`,
+or Pydantic's `Field(json_schema_extra={"number": 7})`, sets a number. int is int64, float double,
 datetime Timestamp, timedelta Duration; date, time, Decimal and UUID are strings.
 """
 
@@ -31,8 +31,8 @@ _IMPORTS = {"datetime": "timestamp", "timedelta": "duration", "any": "struct"}
 
 def proto_file(of: PythonType, package: str = "") -> str:
     if of.kind != "model":
-        raise InvalidSchema(f"Protobuf has messages only: {of.type!r} is no dataclass or model")
-    writer = _Writer()
+        raise InvalidSchema(f"Protobuf has messages only: {of.type!r} is not a dataclass or model")
+    writer = _ProtoFileWriter()
     writer.name(of)
     lines = ['syntax = "proto3";']
     if package:
@@ -41,7 +41,7 @@ def proto_file(of: PythonType, package: str = "") -> str:
     return "\n".join([*lines, *writer.definitions.values()]) + "\n"
 
 
-class _Writer:
+class _ProtoFileWriter:
     def __init__(self) -> None:
         self.imports: set[str] = set()
         self.known: dict[str, Any] = {}
@@ -57,7 +57,7 @@ class _Writer:
             raise InvalidSchema(f"Protobuf has no type for {of.kind}: give the schema as text")
         if of.name not in self.known:
             self.known[of.name] = of.type
-            self.definitions[of.name] = ""  # the root stays first
+            self.definitions[of.name] = ""  # keeps the root first
             write = self.enum if of.kind == "enum" else self.message
             self.definitions[of.name] = write(of)
         elif self.known[of.name] is not of.type:
@@ -65,12 +65,12 @@ class _Writer:
         return of.name
 
     def message(self, of: PythonType) -> str:
-        taken = {each.number for each in of.fields if each.number is not None}
+        taken = {field.number for field in of.fields if field.number is not None}
         free = (number for number in range(1, 2**16) if number not in taken)
         lines = [f"message {of.name} {{"]
-        for each in of.fields:
-            number = next(free) if each.number is None else each.number
-            lines.append(f"  {self.field(each)} {each.name} = {number};")
+        for field in of.fields:
+            number = next(free) if field.number is None else field.number
+            lines.append(f"  {self.field(field)} {field.name} = {number};")
         return "\n".join([*lines, "}"])
 
     def field(self, field: ModelField) -> str:

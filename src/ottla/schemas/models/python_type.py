@@ -1,6 +1,6 @@
-"""What an annotation says, as data: the fields of dataclasses and Pydantic models, and their types.
+"""Annotations as data: the fields of dataclasses and Pydantic models, and their types.
 
-Pydantic is never imported here: a model is known by what it has.
+This never imports Pydantic: a model is recognized by its attributes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MISSING = dataclasses.MISSING
 
 
 class Digits(NamedTuple):
-    """How large a Decimal may be: `Annotated[Decimal, Digits(9, 2)]` goes up to 9999999.99."""
+    """The size of a Decimal: `Annotated[Decimal, Digits(9, 2)]` goes up to 9999999.99."""
 
     max_digits: int
     decimal_places: int = 0
@@ -44,7 +44,7 @@ class Digits(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class PythonType:
-    """`kind` is one of LEAVES, or enum, list, map, model, union. Models are one object each."""
+    """`kind` is one of LEAVES, or enum, list, map, model, union. A model is one object."""
 
     kind: str
     type: Any = None
@@ -54,7 +54,7 @@ class PythonType:
 
     @property
     def some(self) -> list[PythonType]:
-        """The branches of a union without None; of any other type, itself."""
+        """The branches of a union without None; of any other type, the type itself."""
         if self.kind != "union":
             return [self]
         return [part for part in self.parts if part.kind != "none"]
@@ -86,11 +86,11 @@ def is_pydantic(of: Any) -> bool:
 
 
 def describe(of: Any) -> PythonType:
-    """Raises InvalidSchema for an annotation that no schema can say."""
-    return _Reader().read(of, ())
+    """InvalidSchema for an annotation that no schema can express."""
+    return _AnnotationReader().read(of, ())
 
 
-class _Reader:
+class _AnnotationReader:
     def __init__(self) -> None:
         self.models: dict[Any, PythonType] = {}
 
@@ -132,29 +132,33 @@ class _Reader:
     def _dataclass_fields(self, of: Any) -> list[ModelField]:
         hints = typing.get_type_hints(of, include_extras=True)
         found = []
-        for each in dataclasses.fields(of):
-            default: Any = MISSING if _is_missing(each.default) else each.default
-            make: Any = each.default_factory
+        for declared in dataclasses.fields(of):
+            default: Any = MISSING if _is_missing(declared.default) else declared.default
+            make: Any = declared.default_factory
             if not _is_missing(make):
                 default = make()
-            number = each.metadata.get("number")
-            kind = self.read(hints[each.name], ())
-            found.append(ModelField(each.name, each.name, kind, default, number))
+            number = declared.metadata.get("number")
+            kind = self.read(hints[declared.name], ())
+            found.append(ModelField(declared.name, declared.name, kind, default, number))
         return found
 
     def _pydantic_fields(self, of: Any) -> list[ModelField]:
         found = []
-        for name, each in of.model_fields.items():
-            default = MISSING if each.is_required() else each.get_default(call_default_factory=True)
-            extra = each.json_schema_extra
+        for name, field_info in of.model_fields.items():
+            default = (
+                MISSING
+                if field_info.is_required()
+                else field_info.get_default(call_default_factory=True)
+            )
+            extra = field_info.json_schema_extra
             number = extra.get("number") if isinstance(extra, dict) else None
-            kind = self.read(each.annotation, tuple(each.metadata))
-            found.append(ModelField(each.alias or name, name, kind, default, number))
+            kind = self.read(field_info.annotation, tuple(field_info.metadata))
+            found.append(ModelField(field_info.alias or name, name, kind, default, number))
         return found
 
 
 def _is_missing(default: Any) -> bool:
-    """A class of a job's own file comes to Spark's workers by value, and MISSING as a copy."""
+    """Spark's workers get a class of a job's own file by value, with a copy of MISSING."""
     return isinstance(default, type(MISSING))
 
 

@@ -1,6 +1,6 @@
-"""Instances of models as dicts, lists and what a language has for the rest, and back.
+"""Converts instances of models to dicts, lists and a codec's types, and back.
 
-The functions are made once for a type; None stands for "as it is".
+Conversions are built once for a type; None means "unchanged".
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _TEXT: dict[str, Leaf] = {
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """What a codec takes and gives in place of Python's own types."""
+    """The types that a codec uses in place of Python's own."""
 
     leaves: dict[str, Leaf]
-    enum_names: bool  # an enum is its name, or else its value
+    enum_names: bool  # an enum is written by name, otherwise by value
     named_unions: bool = False  # a record in a union of several is (full name, dict)
 
 
@@ -49,7 +49,7 @@ JSON = Language(
 
 
 class ModelValues:
-    """From instances of a type to plain values, and from plain values to instances."""
+    """Converts instances of a type to plain values, and plain values to instances."""
 
     def __init__(self, of: PythonType, language: Language, full_name: Callable[[str], str]) -> None:
         self._language = language
@@ -91,11 +91,11 @@ class ModelValues:
                 found[name] = value if change is None or value is None else change(value)
             return found
 
-        self._to_models[of.type] = convert  # a model may be within itself
-        parts += [(each.name, each.attribute, self._to(each.type)) for each in of.fields]
+        self._to_models[of.type] = convert  # a model may contain itself
+        parts += [(field.name, field.attribute, self._to(field.type)) for field in of.fields]
         unchanged = all(name == at and change is None for name, at, change in parts)
         if unchanged and (is_pydantic(of.type) or not hasattr(of.type, "__slots__")):
-            self._to_models[of.type] = vars  # encoders only read, and take the names they know
+            self._to_models[of.type] = vars  # encoders only read, and pick the names they know
         return self._to_models[of.type]
 
     def _to_union(self, of: PythonType) -> Convert | None:
@@ -152,9 +152,9 @@ class ModelValues:
             return make(**given)
 
         self._from_models[of.type] = convert
-        for each in of.fields:
-            may_be_none = each.type.is_optional or each.type.kind in ("none", "any")
-            parts.append((each.name, may_be_none, self._from(each.type)))
+        for field in of.fields:
+            may_be_none = field.type.is_optional or field.type.kind in ("none", "any")
+            parts.append((field.name, may_be_none, self._from(field.type)))
         return convert
 
     def _from_union(self, of: PythonType) -> Convert | None:
@@ -202,19 +202,19 @@ def _of_values(convert: Convert) -> Convert:
 
 
 def _required(of: PythonType) -> frozenset[str]:
-    return frozenset(each.name for each in of.fields if each.default is MISSING)
+    return frozenset(field.name for field in of.fields if field.default is MISSING)
 
 
 def _names(of: PythonType) -> frozenset[str]:
-    return frozenset(each.name for each in of.fields)
+    return frozenset(field.name for field in of.fields)
 
 
 def _has_union(of: PythonType, seen: set[int]) -> bool:
-    """Is there a union of several models?"""
+    """True if there is a union of several models."""
     if id(of) in seen:
         return False
     seen.add(id(of))
     if of.kind == "union" and sum(part.kind == "model" for part in of.parts) > 1:
         return True
-    below = [*of.parts, *(each.type for each in of.fields)]
+    below = [*of.parts, *(field.type for field in of.fields)]
     return any(_has_union(part, seen) for part in below)

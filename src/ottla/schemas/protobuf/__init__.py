@@ -1,1 +1,1 @@
-"""Protobuf: .proto text, names, descriptors."""
+"""Protobuf: .proto text, descriptors, messages as Python values."""

@@ -1,4 +1,4 @@
-"""Protobuf's JSON mapping: between messages and JSON."""
+"""Protobuf's JSON mapping: converts between messages and JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from ottla.schemas import json_text
 
-_OWN_FORM: Final = "google.protobuf."  # Timestamp, Struct, ...: their JSON is not their fields
+_OWN_FORM: Final = "google.protobuf."  # Timestamp, Struct, ...: their JSON differs
 
 
 class ProtobufDataError(ValueError):
@@ -17,7 +17,7 @@ class ProtobufDataError(ValueError):
 
 
 def json_text_of(message_class: Any, data: bytes, *, proto_names: bool = False) -> str:
-    """Fields that are not set are there, too, as Confluent's tools print them."""
+    """Unset fields are included, as in the output of Confluent's tools."""
     message = message_class()
     try:
         message.ParseFromString(data)
@@ -28,7 +28,7 @@ def json_text_of(message_class: Any, data: bytes, *, proto_names: bool = False) 
         )
     except (DecodeError, json_format.Error, UnicodeDecodeError) as error:
         raise ProtobufDataError(f"no {message.DESCRIPTOR.full_name}: {error}") from None
-    return json_text.write(_ordered(message.DESCRIPTOR, value))
+    return json_text.write_json(_ordered(message.DESCRIPTOR, value))
 
 
 def binary_of(message_class: Any, text: str) -> bytes:
@@ -42,15 +42,15 @@ def binary_of(message_class: Any, text: str) -> bytes:
 
 
 def _ordered(descriptor: Any, value: Any) -> Any:
-    """Fields in the order of their numbers: Python writes those that are not set last."""
+    """Fields in the order of their numbers: Python writes unset ones last."""
     if not isinstance(value, dict) or descriptor.full_name.startswith(_OWN_FORM):
         return value
     found = {}
-    for field in sorted(descriptor.fields, key=lambda each: each.number):
+    for field in sorted(descriptor.fields, key=lambda field: field.number):
         for name in (field.json_name, field.name):
             if name in value and name not in found:
                 found[name] = _ordered_field(field, value[name])
-    return found | {name: each for name, each in value.items() if name not in found}
+    return found | {name: entry for name, entry in value.items() if name not in found}
 
 
 def _ordered_field(field: Any, value: Any) -> Any:
@@ -59,7 +59,7 @@ def _ordered_field(field: Any, value: Any) -> Any:
         return value
     if kind.GetOptions().map_entry:
         inner = kind.fields_by_name["value"].message_type
-        return {key: _ordered(inner, each) for key, each in value.items()} if inner else value
+        return {key: _ordered(inner, entry) for key, entry in value.items()} if inner else value
     if isinstance(value, list):
-        return [_ordered(kind, each) for each in value]
+        return [_ordered(kind, item) for item in value]
     return _ordered(kind, value)

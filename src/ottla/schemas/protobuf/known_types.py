@@ -1,4 +1,4 @@
-"""Files that every Protobuf installation has: importing them needs no reference."""
+"""Well-known files of every Protobuf installation: importing them needs no reference."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "confluent/type": {"decimal": ("Decimal",), "variant": ("Variant",)},
 }
 
-# Path of the file: full names of its types.
+# Path of a file: full names of its types.
 KNOWN_FILES: dict[str, tuple[str, ...]] = {
     f"{folder}/{name}.proto": tuple(f"{folder.replace('/', '.')}.{item}" for item in types)
     for folder, files in _FILES.items()

@@ -1,14 +1,14 @@
-"""Maps that are written out: a nested message with `option map_entry`, and a repeated field of it.
+"""Maps in long form: a nested message with `option map_entry`, and a repeated field of it.
 
-So do descriptors have them, and schemas that clients register as descriptors. The text keeps these
-messages, because message indexes count them; `map<K, V>` is the same field in the normal form.
+Descriptors have maps in this form, and so have schemas that clients register as descriptors. The
+text keeps these messages, because message indexes count them; the normal form has `map<K, V>`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.schemas.protobuf.elements import ProtoEnum, ProtoField, ProtoMessage
+from ottla.schemas.protobuf.proto_file import ProtoEnum, ProtoField, ProtoMessage
 
 
 def is_map_entry(item: ProtoMessage | ProtoEnum | None) -> bool:
@@ -18,7 +18,7 @@ def is_map_entry(item: ProtoMessage | ProtoEnum | None) -> bool:
 
 
 def with_maps(message: ProtoMessage) -> ProtoMessage:
-    """The message with `map<K, V>` in place of its entries."""
+    """The message with `map<K, V>` in place of its entry messages."""
     entries = {item.name: item for item in message.types if is_map_entry(item)}
     if not entries:
         return message

@@ -1,10 +1,11 @@
-"""The normal form of a .proto file: full names, and an order for all that has none."""
+"""The normal form of a .proto file: full names, and everything sorted that has no order."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.schemas.protobuf.elements import (
+from ottla.schemas.protobuf.map_entries import with_maps
+from ottla.schemas.protobuf.proto_file import (
     ProtoEnum,
     ProtoExtend,
     ProtoField,
@@ -13,12 +14,11 @@ from ottla.schemas.protobuf.elements import (
     ProtoMethod,
     ProtoOption,
 )
-from ottla.schemas.protobuf.map_entries import with_maps
 from ottla.schemas.protobuf.schema import SCALARS, ProtobufSchema
 
 
 def normal_file(schema: ProtobufSchema) -> ProtoFile:
-    """Types keep their order: a record's message indexes count them."""
+    """Types keep their order, because message indexes count them."""
     file = schema.file
     namer = _Namer(schema)
     return replace(

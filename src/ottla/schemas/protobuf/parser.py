@@ -1,10 +1,10 @@
-"""The grammar of .proto files: proto2, proto3, and editions as far as they share it."""
+"""A recursive-descent parser of .proto files: proto2, proto3, and what editions have of both."""
 
 from __future__ import annotations
 
 from ottla.schemas.invalid_schema import InvalidSchema
 from ottla.schemas.limits import NODES_MAX
-from ottla.schemas.protobuf.elements import (
+from ottla.schemas.protobuf.proto_file import (
     ProtoConstant,
     ProtoEnum,
     ProtoExtend,
@@ -15,21 +15,21 @@ from ottla.schemas.protobuf.elements import (
     ProtoOneof,
     ProtoService,
 )
-from ottla.schemas.protobuf.words import Words
+from ottla.schemas.protobuf.token_stream import TokenStream
 
 _LABELS = ("required", "optional", "repeated")
 _SYNTAXES = ("proto2", "proto3")
 NUMBER_MAX = 2**29 - 1
 _INT32 = range(-(2**31), 2**31)
-# protoc allows 32 messages within messages.
+# protoc's limit on the nesting of messages.
 MESSAGE_DEPTH_MAX = 32
 
 
 def parse_proto(text: str) -> ProtoFile:
-    return _Parser(text).file()
+    return _ProtoParser(text).file()
 
 
-class _Parser(Words):
+class _ProtoParser(TokenStream):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.nodes = 0
@@ -143,7 +143,7 @@ class _Parser(Words):
     def member(self, message: ProtoMessage) -> None:
         token = self.peek
         word = token.text
-        # A field may be called `message` or have a type called `option`: look one word further.
+        # A field may be called `message` or have a type called `option`: look one token ahead.
         after = self.next.kind
         if word == ";":
             self.take()
@@ -258,7 +258,9 @@ class _Parser(Words):
         self.expect("=")
         number = self.integer()
         if number not in _INT32:
-            raise InvalidSchema(f"enum constant {name} has the number {number}: no 32-bit number")
+            raise InvalidSchema(
+                f"enum constant {name} has the number {number}, which does not fit 32 bits"
+            )
         options = self.bracketed_options()
         self.expect(";")
         return ProtoConstant(name, number, options, doc)
@@ -286,13 +288,13 @@ class _Parser(Words):
 
 
 _STATEMENTS = {
-    "syntax": _Parser.syntax,
-    "edition": _Parser.edition,
-    "package": _Parser.package,
-    "import": _Parser.imported,
-    "option": _Parser.file_option,
-    "message": _Parser.file_message,
-    "enum": _Parser.file_enum,
-    "extend": _Parser.file_extend,
-    "service": _Parser.service,
+    "syntax": _ProtoParser.syntax,
+    "edition": _ProtoParser.edition,
+    "package": _ProtoParser.package,
+    "import": _ProtoParser.imported,
+    "option": _ProtoParser.file_option,
+    "message": _ProtoParser.file_message,
+    "enum": _ProtoParser.file_enum,
+    "extend": _ProtoParser.file_extend,
+    "service": _ProtoParser.service,
 }

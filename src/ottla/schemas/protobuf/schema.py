@@ -1,4 +1,4 @@
-"""A .proto file with its imports: every name is resolved, every rule of protoc is checked."""
+"""A .proto file with its imports: names are resolved, protoc's rules are checked."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla.schemas.invalid_schema import InvalidSchema
-from ottla.schemas.limits import check_size
-from ottla.schemas.protobuf.elements import ProtoEnum, ProtoField, ProtoFile, ProtoMessage
+from ottla.schemas.limits import check_limits
 from ottla.schemas.protobuf.known_types import KNOWN_FILES, is_known_enum
+from ottla.schemas.protobuf.message_checks import check_enum, check_message
 from ottla.schemas.protobuf.parser import parse_proto
-from ottla.schemas.protobuf.rules import check_enum, check_message
+from ottla.schemas.protobuf.proto_file import ProtoEnum, ProtoField, ProtoFile, ProtoMessage
 
 SCALARS = frozenset(
     (
@@ -22,7 +22,7 @@ SCALARS = frozenset(
 
 @dataclass(eq=False, slots=True)
 class ProtoType:
-    """A message or an enum under its full name. `element` is missing for known files."""
+    """A message or an enum by its full name. Well-known files have no `element`."""
 
     name: str
     package: str
@@ -37,7 +37,7 @@ class ProtoType:
 
 class ProtobufSchema:
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
-        check_size(text, references)
+        check_limits(text, references)
         self.file = read_file(text)
         self.types: dict[str, ProtoType] = {}
         files = {name: read_file(other) for name, other in references.items()}
@@ -56,7 +56,7 @@ class ProtobufSchema:
         return self._own
 
     def resolve(self, name: str, scope: str) -> ProtoType | None:
-        """The type that a name means within a scope: the innermost one wins."""
+        """The type that a name denotes within a scope: the innermost one wins."""
         if name.startswith("."):
             return self.types.get(name[1:])
         while True:
@@ -123,8 +123,8 @@ class ProtobufSchema:
 
 
 def read_file(text: str) -> ProtoFile:
-    """A file as text, or as a FileDescriptorProto in base64, as some clients register it."""
-    from ottla.schemas.protobuf.descriptor_reading import file_from_base64  # Google's library
+    """From text, or from a FileDescriptorProto in base64, which some clients register."""
+    from ottla.schemas.protobuf.descriptor_reader import file_from_base64  # Google's library
 
     from_descriptor = file_from_base64(text)
     return parse_proto(text) if from_descriptor is None else from_descriptor

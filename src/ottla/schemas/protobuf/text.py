@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.schemas.protobuf.elements import (
+from ottla.schemas.protobuf.parser import NUMBER_MAX
+from ottla.schemas.protobuf.proto_file import (
     ProtoEnum,
     ProtoExtend,
     ProtoField,
@@ -16,7 +17,6 @@ from ottla.schemas.protobuf.elements import (
     ProtoOption,
     ProtoService,
 )
-from ottla.schemas.protobuf.parser import NUMBER_MAX
 
 _ESCAPES = str.maketrans(
     {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}

@@ -1,4 +1,4 @@
-"""The words of a .proto file."""
+"""The tokens of a .proto file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ottla.schemas.invalid_schema import InvalidSchema
 from ottla.schemas.limits import NODES_MAX
 
-# Every alternative begins with another character, so nothing is tried twice.
+# Every alternative begins with another character, so that none is tried in vain.
 _TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)"
     r'|(?P<text>"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\')'
@@ -18,19 +18,19 @@ _TOKEN = re.compile(
     re.DOTALL | re.ASCII,
 )
 _TOKENS_MAX = 10 * NODES_MAX
-# A name is looked for in each scope around it: a package of a thousand parts would cost as much.
+# A name is looked up in each enclosing scope: a package of a thousand parts would be as slow.
 WORD_CHARS_MAX = 256
 
 
-class Token(NamedTuple):
+class ProtoToken(NamedTuple):
     kind: str  # text, word, number, mark, end
     text: str
     line: int
     doc: str  # the comment in front of it
 
 
-def tokenize(text: str) -> list[Token]:
-    tokens: list[Token] = []
+def tokenize(text: str) -> list[ProtoToken]:
+    tokens: list[ProtoToken] = []
     position, line, doc = 0, 1, ""
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -38,7 +38,7 @@ def tokenize(text: str) -> list[Token]:
             raise InvalidSchema(f"line {line}: unexpected {text[position]!r}")
         kind, found = str(match.lastgroup), match[0]
         if kind in ("line", "block"):
-            # A comment behind something on the same line belongs to that, not to what follows.
+            # A comment at the end of a line belongs to that line, not to the next one.
             if not tokens or tokens[-1].line < line:
                 doc = f"{doc}\n{_comment(found)}" if doc else _comment(found)
         elif kind != "space":
@@ -46,15 +46,15 @@ def tokenize(text: str) -> list[Token]:
                 raise InvalidSchema(
                     f"line {line}: a name has more than {WORD_CHARS_MAX} characters"
                 )
-            tokens.append(Token(kind, found, line, doc))
+            tokens.append(ProtoToken(kind, found, line, doc))
             doc = ""
             if len(tokens) > _TOKENS_MAX:
                 raise InvalidSchema(f"the schema has more than {_TOKENS_MAX} words")
         elif found.count("\n") > 1:
-            doc = ""  # a comment with a blank line behind it stands for itself
+            doc = ""  # a comment followed by a blank line stands alone
         line += found.count("\n")
         position = match.end()
-    tokens.append(Token("end", "the end of the file", line, ""))
+    tokens.append(ProtoToken("end", "the end of the file", line, ""))
     return tokens
 
 

@@ -1,9 +1,9 @@
-"""Protobuf messages as plain values, and back.
+"""Converts Protobuf messages to plain values, and back.
 
-A message is a dict with every field of it under its name in the .proto file; a field that has
-presence and is not set is None. An enum is the name of its constant, or a number that has none. Of
-Google's own types, Timestamp is a datetime in UTC, Duration a timedelta, a wrapper the value in it,
-Struct, Value and ListValue what they say.
+A message is a dict with all its fields under their names in the .proto file; an unset field with
+presence is None. An enum is its constant's name, or an unknown number. Of Google's own types,
+Timestamp is a datetime in UTC, Duration a timedelta, a wrapper its value, and Struct, Value and
+ListValue are plain dicts, values and lists.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WRAPPERS = frozenset(
 
 
 class MessageValues:
-    """From messages of a class to dicts, and from dicts to messages. Made once for a class."""
+    """Converts messages of one class to dicts, and dicts to messages. Built once for a class."""
 
     def __init__(self, message_class: Any) -> None:
         self.message_class = message_class
@@ -34,7 +34,7 @@ class MessageValues:
         return found
 
     def from_dict(self, value: Any) -> Any:
-        """Names that the message does not have, and values that do not fit, are errors."""
+        """Unknown names and values that do not fit are errors."""
         if self._fields:
             value = _with_wrappers(value, self._fields)
         return self.message_class(**value)
@@ -49,7 +49,7 @@ class MessageValues:
             return _value_of
         plan = self._readers.get(descriptor.full_name)
         if plan is None:
-            plan = self._readers[descriptor.full_name] = []  # a message may be within itself
+            plan = self._readers[descriptor.full_name] = []  # a message may contain itself
             for field in descriptor.fields:
                 plan.append((field.name, field.has_presence, self._field_reader(field)))
 
@@ -86,7 +86,7 @@ class MessageValues:
             return lambda number: names.get(number, number)
         return None
 
-    # From dicts: protobuf's constructors take nested dicts, but a bare value for no wrapper.
+    # From dicts: protobuf's constructors take nested dicts, but no bare values for wrappers.
 
     def _wrapped_fields(self, descriptor: Any) -> list[tuple[str, Callable[[Any], Any]]]:
         fields = self._wrapped.get(descriptor.full_name)
@@ -140,13 +140,13 @@ def _by_parts(make: Callable[[Any], dict[str, Any]]) -> Callable[[Any], Any]:
 
 
 def _timestamp_parts(value: datetime.datetime) -> dict[str, Any]:
-    """A time without a zone is one of UTC, as for protobuf itself."""
+    """A time without a zone is UTC, as in protobuf itself."""
     at = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
     return _duration_parts(at - datetime.datetime.fromtimestamp(0, datetime.UTC), floor=True)
 
 
 def _duration_parts(value: datetime.timedelta, *, floor: bool = False) -> dict[str, Any]:
-    """Of a duration both parts have one sign."""
+    """Both parts of a duration have the same sign."""
     micros = value // datetime.timedelta(microseconds=1)
     seconds, rest = divmod(micros, 1_000_000)
     if not floor and seconds < 0 and rest:
@@ -155,7 +155,7 @@ def _duration_parts(value: datetime.timedelta, *, floor: bool = False) -> dict[s
 
 
 def _written_value(value: Any) -> Any:
-    """What protobuf's constructor takes for a Value; for Struct and ListValue it takes more."""
+    """What protobuf's constructor accepts for a Value; it accepts more for Struct and ListValue."""
     if isinstance(value, bool):
         return {"bool_value": value}
     if isinstance(value, int | float):
@@ -210,7 +210,7 @@ _SPECIAL: dict[str, ReadValue] = {
     "google.protobuf.ListValue": _list,
 }
 
-# Protobuf's constructors take a datetime for a field, but not for a value of a map.
+# Protobuf's constructors accept a datetime for a field, but not for a value of a map.
 _IN_MAPS: dict[str | None, Callable[[Any], Any]] = {
     "google.protobuf.Timestamp": _by_parts(_timestamp_parts),
     "google.protobuf.Duration": _by_parts(_duration_parts),

@@ -1,8 +1,12 @@
-"""DataFrames into topics: `format("ottla")` for writing, batch and streaming, exactly once.
+"""`format("ottla")` for writing: DataFrames into topics, batch and streaming, exactly once.
 
-options.py rows.py      what is asked for, and which columns rows have
-partitioner.py encode.py   records of a partition, as record batches
-sending.py              to the leaders of the partitions
-transactions.py decisions.py   exactly once: transactions of tasks, committed by a decision
-writing.py writers.py   what a task does, and what Spark sees
+writers.py         Spark's DataSource writers: `write` runs in tasks, `commit` in the driver
+task_attempt.py    what one attempt of a task writes, in its own transaction
+commit_log.py      commits the transactions of all tasks of a batch, or none
+
+topic_records.py turns rows into records by columns, partitioner.py and encode.py turn those into
+record batches, options.py checks the options.
+
+The sink speaks to brokers through `ottla.client.protocol` only. It must not look at a checkpoint:
+Spark tells it query, batch and task, and the broker has all other state.
 """

@@ -1,8 +1,8 @@
-"""Columns of records into record batches, a whole batch at once.
+"""Encodes columns of records as record batches, a whole batch at once.
 
-A record is numbers in variable length, the key, one more number, the value, then headers. The
-numbers of all records are worked out by numpy, and Arrow joins the pieces row by row: what it joins
-is then one after the other in memory, which is what a batch wants. No Python runs for each record.
+A record is some varints, the key, another varint, the value, then headers. numpy computes the
+varints of all records, and Arrow joins the pieces row by row: its result is contiguous in memory,
+as a batch needs it. No Python code runs per record.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ottla.client.protocol.encoded_batch import EncodedBatch
 from ottla.records.compression import NONE, compress
 from ottla.rows.binary_columns import Bytes, Numbers, binary_array, binary_parts, nulls_of
 
-RECORD_OVERHEAD: Final = 24  # of numbers around a key and a value, about
+RECORD_OVERHEAD: Final = 24  # about what the varints of a record take
 VARINT_BITS: Final = 7
 NO_HEADERS: Final = b"\x00"
 EMPTY: Final = pa.scalar(b"", pa.binary())
 
 
 @dataclass(slots=True)
-class Columns:
-    """Records, by columns. `headers` are encoded, with their count; None: no record has any."""
+class RecordColumns:
+    """Records as columns. `headers` are encoded with their count; None: no record has headers."""
 
     keys: Any
     values: Any
@@ -38,17 +38,17 @@ class Columns:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Columns:
+    def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
         chosen = pa.array(rows)
-        return Columns(
+        return RecordColumns(
             self.keys.take(chosen),
             self.values.take(chosen),
             self.timestamps[rows],
             None if self.headers is None else self.headers.take(chosen),
         )
 
-    def slice(self, start: int, end: int) -> Columns:
-        return Columns(
+    def slice(self, start: int, end: int) -> RecordColumns:
+        return RecordColumns(
             self.keys.slice(start, end - start),
             self.values.slice(start, end - start),
             self.timestamps[start:end],
@@ -56,7 +56,7 @@ class Columns:
         )
 
     def sizes(self) -> Numbers:
-        """Of each record, about."""
+        """The approximate size of each record."""
         _, _, keys = binary_parts(self.keys)
         _, _, values = binary_parts(self.values)
         sizes = keys + values + RECORD_OVERHEAD
@@ -64,9 +64,9 @@ class Columns:
 
 
 def batches_of(
-    columns: Columns, *, bytes_max: int, compression: int = NONE
+    columns: RecordColumns, *, bytes_max: int, compression: int = NONE
 ) -> Iterator[EncodedBatch]:
-    """Record batches of at most `bytes_max` before compression; a larger record has its own."""
+    """Record batches of at most `bytes_max` before compression; a larger record gets its own."""
     ends = np.cumsum(columns.sizes())
     start = 0
     while start < len(columns):
@@ -77,8 +77,8 @@ def batches_of(
         start = end
 
 
-def encode(columns: Columns, compression: int = NONE) -> EncodedBatch:
-    """All records in one batch."""
+def encode(columns: RecordColumns, compression: int = NONE) -> EncodedBatch:
+    """Encodes all records as one batch."""
     count = len(columns)
     timestamps = columns.timestamps
     base = int(timestamps[0])
@@ -91,7 +91,7 @@ def encode(columns: Columns, compression: int = NONE) -> EncodedBatch:
         _varints(_length_or_null(columns.keys, key_sizes)),
     ]
     middle = _varints(_length_or_null(columns.values, value_sizes))
-    body = 1 + sum(each.sizes for each in front) + key_sizes
+    body = 1 + sum(number.sizes for number in front) + key_sizes
     body = body + middle.sizes + value_sizes + header_sizes
     zero = Varints(np.zeros((count, 1), np.uint8), np.ones(count, np.int64))  # attributes
     joined = pc.binary_join_element_wise(
@@ -111,14 +111,14 @@ def encode(columns: Columns, compression: int = NONE) -> EncodedBatch:
 
 @dataclass(slots=True)
 class Varints:
-    """A number of each record: its bytes in a row of the table, the first `sizes` of them."""
+    """A varint per record: the first `sizes` bytes of its row in `table`."""
 
     table: Bytes
     sizes: Numbers
 
 
 def _varints(numbers: Numbers) -> Varints:
-    """Zigzag, then seven bits a byte, the lowest first; bit 7 says that more bytes follow."""
+    """Zigzag, then seven bits per byte, lowest first; bit 7 is the continuation bit."""
     left = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     width = max(1, -(-int(left.max(initial=0)).bit_length() // VARINT_BITS))
     table = np.empty((len(numbers), width), np.uint8)
@@ -133,10 +133,10 @@ def _varints(numbers: Numbers) -> Varints:
 
 
 def _binary(parts: Sequence[Varints]) -> Any:
-    """For each record the bytes of its numbers, one after the other."""
-    table = np.hstack([each.table for each in parts])
-    used = np.hstack([np.arange(each.table.shape[1]) < each.sizes[:, np.newaxis] for each in parts])
-    total: Numbers = np.sum([each.sizes for each in parts], axis=0)
+    """For each record, the bytes of its varints."""
+    table = np.hstack([part.table for part in parts])
+    used = np.hstack([np.arange(part.table.shape[1]) < part.sizes[:, np.newaxis] for part in parts])
+    total: Numbers = np.sum([part.sizes for part in parts], axis=0)
     return binary_array(table[used], total)
 
 

@@ -1,4 +1,4 @@
-"""The headers of records, encoded."""
+"""Encodes the headers of records."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from ottla.records.record import write_varint
 
 
 def encode_headers(array: Any) -> Any:
-    """array<struct<key: string, value: binary>> as binary: their count, and each; null has none."""
-    return pa.array([_encode(each) for each in array.to_pylist()], pa.binary())
+    """array<struct<key: string, value: binary>> -> binary: the count, then the headers. A null
+    array has no headers."""
+    return pa.array([_encode(headers) for headers in array.to_pylist()], pa.binary())
 
 
 def _encode(headers: list[dict[str, Any] | None] | None) -> bytes:
     out = bytearray()
-    pairs = [each for each in headers or () if each is not None]
+    pairs = [header for header in headers or () if header is not None]
     write_varint(out, len(pairs))
-    for each in pairs:
-        name = (each["key"] or "").encode()
+    for pair in pairs:
+        name = (pair["key"] or "").encode()
         write_varint(out, len(name))
         out += name
-        value = each["value"]
+        value = pair["value"]
         if value is None:
             write_varint(out, -1)
         else:

@@ -1,23 +1,23 @@
-"""The options of `format("ottla")` for writing: those of Spark's own Kafka sink, and ours.
+"""The options of `format("ottla")` for writing: those of Spark's Kafka sink, and Ottla's own.
 
-    kafka.bootstrap.servers   where; any other setting of a producer is kafka.<name>
-    topic                     of all records; without it the column `topic` says it for each
+    kafka.bootstrap.servers   the cluster; kafka.<name> is any other producer setting
+    topic                     of all records; without it, the column `topic` of each row
     ottla.delivery            exactly_once (the default in streaming queries) or at_least_once
-    ottla.sink.name           tells apart several writes of one foreachBatch
-    ottla.query.id, ottla.batch.id   where Spark does not tell a task (foreachBatch over Connect)
-    ottla.run.id              a streaming query that is `ottla.query.id` whatever its checkpoint:
-                              its first batch counts as `ottla.batch.id`, and only this run, which
-                              has taken over before (`Decisions.take_over`), may write
-    ottla.batch.first         a streaming query that is `ottla.query.id` whatever its checkpoint:
-                              its first batch counts as this; runs take over when they write
+    ottla.sink.name           distinguishes several writes of one foreachBatch
+    ottla.query.id, ottla.batch.id   where Spark passes neither to a task (foreachBatch, Connect)
+    ottla.run.id              a streaming query with the fixed name `ottla.query.id`, whatever its
+                              checkpoint: its first batch has the number `ottla.batch.id`, and only
+                              this run, which took over before (`take_over`), may write
+    ottla.batch.first         a streaming query with the fixed name `ottla.query.id`: its first
+                              batch has this number; runs take over when they write
     ottla.topic.last          at_least_once: records of this topic are written after all others
-    ottla.layout              rows are encoded by this layout (JSON)
-    ottla.registry.<name>     settings of the client of the schema registry that layouts need
-    ottla.layouts             a list of {"column", "topic", "layout"}: each column is a struct,
-                              and a record of its topic where it is not null
-    ottla.packed              true: the column `rows` has many rows in each cell (Arrow's stream)
+    ottla.layout              encode rows by this layout (JSON)
+    ottla.registry.<name>     settings of the schema registry client for layouts
+    ottla.layouts             a list of {"column", "topic", "layout"}: each struct column is a
+                              record of its topic where it is not null
+    ottla.packed              true: each cell of the column `rows` has many rows (Arrow stream)
 
-Names are not case-sensitive.
+Names are case-insensitive.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ BATCH_BYTES: Final = 512 * 1024
 BATCH_BYTES_MIN: Final = 16 * 1024  # Java's default: less would only cost time
 DELIVERY_TIMEOUT_MS: Final = 120_000
 REQUEST_TIMEOUT_MS: Final = 30_000
-TRANSACTION_TIMEOUT_MS: Final = 900_000  # the most that a broker allows by default
+TRANSACTION_TIMEOUT_MS: Final = 900_000  # the broker's default transaction.max.timeout.ms
 REFUSED: Final = {
     "key.serializer": "keys are strings or binary: convert the column 'key' in the query",
     "value.serializer": "values are strings or binary: convert the column 'value' in the query",
-    "transactional.id": "the sink has transactional ids of its own: set ottla.sink.name instead",
+    "transactional.id": "the sink chooses its transactional ids: set ottla.sink.name instead",
 }
-# Settings of a producer that mean nothing here: Spark's batches are sent as they come.
+# Producer settings that connections do not take.
 PRODUCER_ONLY: Final = frozenset(
     {
         "acks",
@@ -86,11 +86,11 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 class SinkError(Exception):
-    """An option, a column or a row that can't be written; the sentence says what to do."""
+    """An invalid option, column or row; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class SinkOutput:
     """One column of `ottla.layouts`."""
 
     column: str
@@ -100,13 +100,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Plain data, which travels to wherever the work is done."""
+    """Plain data, which is pickled for the workers."""
 
     servers: str
     settings: Mapping[str, Setting] = field(repr=False)  # it may hold passwords
     topic: str = ""
     delivery: Delivery | None = None
-    """None: as is usual where it runs."""
+    """None: the default of the kind of query."""
     name: str = ""
     query: str = ""
     batch: int | None = None
@@ -115,7 +115,7 @@ class WriteOptions:
     topic_last: str = ""
     layout: str = ""
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)  # with passwords
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[SinkOutput, ...] = ()
     packed: bool = False
     acks: int = -1
     idempotent: bool = True
@@ -127,7 +127,7 @@ class WriteOptions:
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Read and check; SinkError says which option is wrong, and how it would be right."""
+    """Reads and checks the options; SinkError names the wrong one and the remedy."""
     options = {name.lower(): value for name, value in given.items()}
     kafka = {
         name.removeprefix(KAFKA): value for name, value in options.items() if name.startswith(KAFKA)
@@ -183,7 +183,7 @@ def _refuse(options: Mapping[str, str], kafka: Mapping[str, str]) -> None:
         )
     if "ottla.layout" in options and not options.get("topic"):
         raise SinkError("ottla.layout needs the option topic: .option('topic', 'name')")
-    numbers = [each for each in ("ottla.batch.id", "ottla.batch.first") if each in options]
+    numbers = [name for name in ("ottla.batch.id", "ottla.batch.first") if name in options]
     if len(numbers) != ("ottla.query.id" in options):
         raise SinkError(
             "ottla.query.id and ottla.batch.id (or ottla.batch.first) belong together: give both or"
@@ -194,7 +194,7 @@ def _refuse(options: Mapping[str, str], kafka: Mapping[str, str]) -> None:
 
 
 def _connection(kafka: Mapping[str, str]) -> dict[str, Setting]:
-    """What is about reaching the brokers, by the names that our lines know."""
+    """The settings for connections to brokers, by the client's names."""
     return {
         name: value
         for name, value in kafka.items()
@@ -208,28 +208,32 @@ def _delivery(word: str | None) -> Delivery | None:
     if word.lower() in (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE):
         return Delivery(word.lower())
     raise SinkError(
-        f"ottla.delivery is exactly_once or at_least_once, not {word!r}: Spark runs a batch again"
-        " that failed, so at_most_once can't be promised"
+        f"ottla.delivery must be exactly_once or at_least_once, not {word!r}: Spark reruns failed"
+        " batches, so at_most_once is not possible"
     )
 
 
 def _name(text: str) -> str:
     if text and not _NAME.fullmatch(text):
-        raise SinkError(f"{text!r} is no name: letters, digits, '.', '_' and '-', at most 100")
+        raise SinkError(
+            f"{text!r} is not a valid name: letters, digits, '.', '_', '-', at most 100"
+        )
     return text
 
 
-def _outputs(text: str) -> tuple[Output, ...]:
+def _outputs(text: str) -> tuple[SinkOutput, ...]:
     if not text:
         return ()
     try:
         return tuple(
-            Output(
-                each["column"],
-                each["topic"],
-                each["layout"] if isinstance(each["layout"], str) else json.dumps(each["layout"]),
+            SinkOutput(
+                output["column"],
+                output["topic"],
+                output["layout"]
+                if isinstance(output["layout"], str)
+                else json.dumps(output["layout"]),
             )
-            for each in json.loads(text)
+            for output in json.loads(text)
         )
     except (ValueError, KeyError, TypeError) as error:
         raise SinkError(
@@ -239,12 +243,12 @@ def _outputs(text: str) -> tuple[Output, ...]:
 
 def _one_of(name: str, value: str, words: Mapping[str, int]) -> int:
     if value.lower() not in words:
-        raise SinkError(f"{name} is one of {', '.join(words)}, not {value!r}")
+        raise SinkError(f"{name} must be one of {', '.join(words)}, not {value!r}")
     return words[value.lower()]
 
 
 def _number(values: Mapping[str, str], name: str, default: int = 0) -> int:
     text = values.get(name, str(default))
     if not text.isdigit():
-        raise SinkError(f"{name} is a number, not {text!r}")
+        raise SinkError(f"{name} must be a number, not {text!r}")
     return int(text)

@@ -1,4 +1,4 @@
-"""Which record goes to which partition: as its row says, by its key, or where it suits."""
+"""Partitions records: by the row's column, by the key's hash, or sticky without a key."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 
 from ottla.rows.binary_columns import Numbers, nulls_of
 from ottla.rows.java.murmur2_columns import partitions_of
-from ottla.spark.sink.encode import Columns
+from ottla.spark.sink.encode import RecordColumns
 from ottla.spark.sink.options import SinkError
-from ottla.spark.sink.rows import Records
+from ottla.spark.sink.topic_records import TopicRecords
 
 
 @dataclass(slots=True)
 class Partitioner:
-    """Records without a key stay together: one partition for each batch of rows, then the next."""
+    """Records without a key go to one partition per batch of rows, then to the next."""
 
     draw: random.Random = field(default_factory=random.Random)
     _next: dict[str, int] = field(default_factory=dict)
 
-    def split(self, records: Records, count: int) -> Iterator[tuple[int, Columns]]:
-        """The records of each partition, in the order of their rows."""
+    def split(self, records: TopicRecords, count: int) -> Iterator[tuple[int, RecordColumns]]:
+        """The records of each partition, in row order."""
         partitions = self._assign(records, count)
         first = int(partitions[0])
         if (partitions == first).all():
@@ -37,7 +37,7 @@ class Partitioner:
             yield int(ordered[start]), records.columns.take(order[start:end])
             start = end
 
-    def _assign(self, records: Records, count: int) -> Numbers:
+    def _assign(self, records: TopicRecords, count: int) -> Numbers:
         keys = records.columns.keys if records.hashed is None else records.hashed
         if keys.null_count == len(keys):
             partitions = np.full(len(keys), self._sticky(records.topic, count), np.int64)
@@ -47,13 +47,13 @@ class Partitioner:
                 partitions[nulls_of(keys)] = self._sticky(records.topic, count)
         if records.partitions is None:
             return partitions
-        wished = records.partitions
-        if int(wished.max()) >= count or int(wished.min()) < -1:
-            wrong = int(wished.max()) if int(wished.max()) >= count else int(wished.min())
+        given = records.partitions
+        if int(given.max()) >= count or int(given.min()) < -1:
+            wrong = int(given.max()) if int(given.max()) >= count else int(given.min())
             raise SinkError(
-                f"a row wants partition {wrong} of topic {records.topic}, which has {count}"
+                f"a row has partition {wrong}, but topic {records.topic} has {count} partitions"
             )
-        return np.where(wished >= 0, wished, partitions)
+        return np.where(given >= 0, given, partitions)
 
     def _sticky(self, topic: str, count: int) -> int:
         if topic not in self._next:

@@ -1,4 +1,4 @@
-"""The sink as Spark sees it: writers whose `write` runs in tasks, and `commit` at the driver."""
+"""Spark's DataSource writers of the sink: `write` runs in tasks, `commit` in the driver."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ from pyspark.sql.datasource import (
 )
 
 from ottla.client.delivery import Delivery
-from ottla.spark.sink.decisions import Identity
+from ottla.spark.sink.commit_log import SinkIdentity
 from ottla.spark.sink.options import SinkError, WriteOptions, write_options
-from ottla.spark.sink.rows import check_columns
-from ottla.spark.sink.writing import Told, Turn, decisions_of, write_once, write_plainly
+from ottla.spark.sink.task_attempt import (
+    TaskAttempt,
+    WriteResult,
+    commit_log_of,
+    write_at_least_once,
+    write_exactly_once,
+)
+from ottla.spark.sink.topic_records import check_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-# What Spark tells the tasks of a streaming query, and those of the writes in its foreachBatch.
+# The local properties of tasks of a streaming query, and of the writes in its foreachBatch.
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
@@ -33,11 +39,11 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 @dataclass
-class Message(WriterCommitMessage):
-    """How much a task wrote; `told` by one that wrote exactly once."""
+class SinkCommitMessage(WriterCommitMessage):
+    """How much a task wrote; `result` if it wrote exactly once."""
 
     rows: int
-    told: Told | None = None
+    result: WriteResult | None = None
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -46,8 +52,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[Any]) -> Message:
-        return _write(self._options, _turn(self._options, name=self._options.name), iterator)
+    def write(self, iterator: Iterator[Any]) -> SinkCommitMessage:
+        return _write(self._options, _attempt(self._options, name=self._options.name), iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         _commit(self._options, messages)
@@ -57,24 +63,24 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """A batch write: alone, or in a streaming query's foreachBatch.
+    """A batch write: standalone, or in a streaming query's foreachBatch.
 
-    Alone it is a query of one batch, if it is to be exactly once at all.
+    A standalone write with exactly_once is a query of one batch.
     """
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
         self._job = str(uuid.uuid4())
 
-    def write(self, iterator: Iterator[Any]) -> Message:
+    def write(self, iterator: Iterator[Any]) -> SinkCommitMessage:
         options = self._options
-        # Two writes of one foreachBatch mostly go to two topics: that tells them apart.
-        turn = _turn(options, name=options.name or options.topic)
-        if turn is None and options.delivery is Delivery.EXACTLY_ONCE:
-            turn = _at(Identity(self._job), 0, self._job)
-        elif turn is not None and options.query:
-            turn = replace(turn, run=self._job)
-        return _write(options, turn, iterator)
+        # Two writes of one foreachBatch usually differ in their topics, which distinguishes them.
+        attempt = _attempt(options, name=options.name or options.topic)
+        if attempt is None and options.delivery is Delivery.EXACTLY_ONCE:
+            attempt = _at(SinkIdentity(self._job), 0, self._job)
+        elif attempt is not None and options.query:
+            attempt = replace(attempt, run=self._job)
+        return _write(options, attempt, iterator)
 
     def commit(self, messages: Messages) -> None:
         _commit(self._options, messages)
@@ -86,14 +92,14 @@ class BatchWriter(DataSourceArrowWriter):
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """For `writeStream`. Complete mode (`overwrite`) writes all rows of each batch, as they are."""
+    """For `writeStream`. Complete mode (`overwrite`) appends all rows of each batch."""
     return StreamWriter(_checked(options, schema))
 
 
 def batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """For `write`. A topic has no rows that could be replaced."""
+    """For `write`. Overwriting is not possible in a topic."""
     if overwrite:
         raise SinkError(
             "Save mode overwrite is not allowed: records are appended to a topic. Use"
@@ -108,28 +114,28 @@ def _checked(options: Mapping[str, str], schema: StructType) -> WriteOptions:
     return checked
 
 
-def _turn(options: WriteOptions, *, name: str) -> Turn | None:
-    """Which batch of which query this task belongs to; None: none that Spark told of."""
+def _attempt(options: WriteOptions, *, name: str) -> TaskAttempt | None:
+    """The attempt, with its query and batch; None outside a streaming query."""
     context = _context()
     if context.getLocalProperty(CONTINUOUS) == "true":
-        raise SinkError("continuous processing has no batches: use a trigger with micro-batches")
+        raise SinkError("continuous processing is not supported: use a micro-batch trigger")
     if options.query and options.first is None:
         assert options.batch is not None
         if options.run:
             number = options.batch + int(context.getLocalProperty(BATCH_ID) or 0)
-            turn = _at(Identity(options.query, name), number, options.run)
-            return replace(turn, owned=True)
-        return _at(Identity(options.query, name), options.batch, "")
+            attempt = _at(SinkIdentity(options.query, name), number, options.run)
+            return replace(attempt, owned=True)
+        return _at(SinkIdentity(options.query, name), options.batch, "")
     query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if not query or not batch:
         return None
-    identity, number = Identity(options.query or query, name), (options.first or 0) + int(batch)
+    identity, number = SinkIdentity(options.query or query, name), (options.first or 0) + int(batch)
     return _at(identity, number, context.getLocalProperty(RUN_ID) or query)
 
 
-def _at(identity: Identity, batch: int, run: str) -> Turn:
+def _at(identity: SinkIdentity, batch: int, run: str) -> TaskAttempt:
     context = _context()
-    return Turn(identity, batch, run, context.partitionId(), context.attemptNumber())
+    return TaskAttempt(identity, batch, run, context.partitionId(), context.attemptNumber())
 
 
 def _context() -> TaskContext:
@@ -138,37 +144,41 @@ def _context() -> TaskContext:
     return context
 
 
-def _write(options: WriteOptions, turn: Turn | None, rows: Iterable[Any]) -> Message:
-    if turn is None or options.delivery is Delivery.AT_LEAST_ONCE:
-        return Message(write_plainly(options, rows))
-    told = write_once(options, turn, rows)
-    return Message(told.written.rows, told)
+def _write(
+    options: WriteOptions, attempt: TaskAttempt | None, rows: Iterable[Any]
+) -> SinkCommitMessage:
+    if attempt is None or options.delivery is Delivery.AT_LEAST_ONCE:
+        return SinkCommitMessage(write_at_least_once(options, rows))
+    result = write_exactly_once(options, attempt, rows)
+    return SinkCommitMessage(result.transaction.rows, result)
 
 
 def _commit(options: WriteOptions, messages: Messages) -> None:
-    for identity, told in _told(messages).items():
-        turn = told[0].turn
-        decisions_of(options, identity).decide(
-            batch=turn.batch,
-            run=turn.run,
-            written=[each.written for each in told],
-            outputs=told[0].outputs,
+    for identity, results in _results(messages).items():
+        attempt = results[0].attempt
+        commit_log_of(options, identity).commit(
+            batch=attempt.batch,
+            run=attempt.run,
+            transactions=[result.transaction for result in results],
+            outputs=results[0].outputs,
         )
 
 
 def _abort(options: WriteOptions, messages: Messages) -> None:
-    for identity, told in _told(messages).items():
-        turn = told[0].turn
-        written = [each.written for each in told]
-        decisions_of(options, identity).abort(batch=turn.batch, run=turn.run, written=written)
+    for identity, results in _results(messages).items():
+        attempt = results[0].attempt
+        written = [result.transaction for result in results]
+        commit_log_of(options, identity).abort(
+            batch=attempt.batch, run=attempt.run, transactions=written
+        )
 
 
-def _told(messages: Messages) -> dict[Identity, list[Told]]:
-    """What tasks say that had something to write, by whose it is: mostly all of the same sink."""
-    told: dict[Identity, list[Told]] = {}
+def _results(messages: Messages) -> dict[SinkIdentity, list[WriteResult]]:
+    """The results of tasks with output, by sink identity; usually all have the same."""
+    results: dict[SinkIdentity, list[WriteResult]] = {}
     for message in messages:
-        if isinstance(message, Message) and message.told is not None:
-            written = message.told.written
+        if isinstance(message, SinkCommitMessage) and message.result is not None:
+            written = message.result.transaction
             if written.producer is not None or written.skipped:
-                told.setdefault(message.told.turn.identity, []).append(message.told)
-    return told
+                results.setdefault(message.result.attempt.identity, []).append(message.result)
+    return results

@@ -1,15 +1,15 @@
-"""What to do about a query that has failed, in the words of the SQL."""
+"""Remedies for failed queries, in terms of SQL statements."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# The first that is found in the cause.
+# The first pattern found in the cause wins.
 _ADVICE: Final = (
     (
         r"Some data may have been missed",
-        "What it had not read yet is gone: TERMINATE it and create it again, to begin anew.",
+        "Records were deleted before the query read them: TERMINATE it and create it again.",
     ),
     (
         r"UNKNOWN_TOPIC_OR_PARTITION|there is no topic|no such topic",
@@ -17,8 +17,8 @@ _ADVICE: Final = (
     ),
     (
         r"STATE_STORE_\w*SCHEMA",
-        "Its state was kept in another way by an earlier version of Ottla, and can't be gone on"
-        " with: TERMINATE {id}; and create it again, to begin anew.",
+        "An earlier version of Ottla wrote its state in another format:"
+        " TERMINATE {id}; and create it again.",
     ),
     (r"AUTHORIZATION_FAILED|AUTHENTICATION_FAILED", "Check the server's rights, then RESUME {id};"),
     (r"(MESSAGE|RECORD)_TOO_LARGE", "Raise max.message.bytes of the topic, then RESUME {id};"),
@@ -29,7 +29,8 @@ _OF_THE_SOURCE: Final = re.compile(
 
 
 def advised(query_id: str, cause: str) -> str:
-    """The cause, and a remedy where one is known. The source's own is none of the SQL's."""
+    """The cause and, where one is known, a remedy. Spark's own advice is cut off: SQL users can't
+    set its options."""
     for pattern, words in _ADVICE:
         if re.search(pattern, cause):
             plain = _OF_THE_SOURCE.sub("", cause)

@@ -1,19 +1,20 @@
-"""The config of a connector, as Connect takes it, from what stands behind WITH."""
+"""The config of a connector, made from the WITH clause."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.sql.syntax.masking import CONNECTOR_CLASS
+from ottla.sql.syntax.statement_mask import CONNECTOR_CLASS
 from ottla.sql.syntax.statements import CreateConnector, Property
 
 JDBC_SOURCE: Final = "io.confluent.connect.jdbc.JdbcSourceConnector"
 KEY_TRANSFORMS: Final = "org.apache.kafka.connect.transforms"
 
 
-def config_of(statement: CreateConnector) -> dict[str, str]:
-    """All values are texts for Connect. The JDBC source takes `key` as in ksqlDB: a column."""
+def connector_config(statement: CreateConnector) -> dict[str, str]:
+    """Connect takes all values as text. As in ksqlDB the JDBC source has a property `key`: the
+    column that becomes the key of records."""
     config = {name: _text(value) for name, value in statement.properties.items()}
     if config.get(CONNECTOR_CLASS) == JDBC_SOURCE:
         config = _with_key(config)
@@ -21,7 +22,7 @@ def config_of(statement: CreateConnector) -> dict[str, str]:
 
 
 def _with_key(config: Mapping[str, str]) -> dict[str, str]:
-    """`key`='id' makes a record's key of its column ID, by two transforms; their names are
+    """`key`='id' becomes two transforms that make the record key of column ID. Their names are
     ksqlDB's."""
     found = {"tasks.max": "1", **config}
     key = found.pop("key", None)

@@ -1,6 +1,7 @@
-"""Connector statements: asked of a Connect worker, and kept by it alone.
+"""Connector statements, which a Connect worker executes.
 
-They are in no command topic. `ksql.connect.url` says where the worker is; ours or Kafka's.
+The worker alone stores connectors; their statements are not in the command topic. It is the one at
+`ksql.connect.url`, Ottla's or Kafka's.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ottla.client.connect_worker import NOT_FOUND, Refused, Rest, Unreachable
+from ottla.client.connect_client import (
+    NOT_FOUND,
+    ConnectClient,
+    ConnectStatusError,
+    ConnectWorkerUnreachable,
+)
 from ottla.rows.errors import SqlCode, SqlError
 from ottla.rows.types import quoted
 from ottla.sql.catalog import close_names
-from ottla.sql.engine.answers import Asked
-from ottla.sql.engine.connect_settings import rest_of
-from ottla.sql.engine.connector_configs import config_of
+from ottla.sql.engine.connect_client import connect_client
+from ottla.sql.engine.connector_configs import connector_config
+from ottla.sql.engine.descriptions import DescriptionContext
 from ottla.sql.engine.entities import (
     Entity,
     entity,
@@ -24,8 +30,8 @@ from ottla.sql.engine.entities import (
     warning,
     with_warnings,
 )
-from ottla.sql.settings import CONNECT_TIMEOUT_MS, CONNECT_URL, Settings
-from ottla.sql.syntax.masking import CONNECTOR_CLASS
+from ottla.sql.ksql_config import CONNECT_TIMEOUT_MS, CONNECT_URL, KsqlConfig
+from ottla.sql.syntax.statement_mask import CONNECTOR_CLASS
 from ottla.sql.syntax.statements import (
     CreateConnector,
     DescribeConnector,
@@ -42,83 +48,86 @@ CONNECTOR_SUBJECTS: Final = (
 )
 RUNNING: Final = "RUNNING"
 UNASSIGNED: Final = "UNASSIGNED"
-"""The state of a connector that was made just now: no worker has told of it yet."""
+"""The state of a new connector until a worker reports its status."""
 
 log = logging.getLogger("ottla.sql")
 
 
 class Connectors:
-    """Any thread may ask; each statement waits for the worker, never on the loop of the server."""
+    """Executes connector statements. Each call blocks until the worker responds, so the server must
+    not call it on its event loop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: KsqlConfig) -> None:
         self._settings = settings
 
-    def rehearsal(self) -> Rehearsal:
-        return Rehearsal(lambda: rest_of(self._settings))
+    def sandbox(self) -> ConnectorSandbox:
+        return ConnectorSandbox(lambda: connect_client(self._settings))
 
     def create(self, statement: CreateConnector) -> Entity:
-        rest = rest_of(self._settings)
+        rest = connect_client(self._settings)
         if statement.if_not_exists and _find(statement.name, _names(rest)):
             return warning(statement.text, f"Connector {statement.name} already exists")
-        body = {"name": statement.name, "config": config_of(statement)}
-        with told("Failed to create connector"):
+        body = {"name": statement.name, "config": connector_config(statement)}
+        with connect_error("Failed to create connector"):
             made = rest.ask("POST", "connectors", body=body)
-        log.info("connector %s is made", statement.name)
+        log.info("Created connector %s", statement.name)
         return with_warnings(
             entity("connector_info", statement.text, info=made), _other_side(statement, made)
         )
 
     def drop(self, statement: DropConnector) -> Entity:
-        rest, name = rest_of(self._settings), statement.name
-        with told("Failed to drop connector", lambda: _remedy(rest, name)):
+        rest, name = connect_client(self._settings), statement.name
+        with connect_error("Failed to drop connector", lambda: _remedy(rest, name)):
             try:
                 rest.ask("DELETE", "connectors", name)
-            except Refused as error:
+            except ConnectStatusError as error:
                 if not statement.if_exists or error.status != NOT_FOUND:
                     raise
                 return warning(statement.text, f"Connector '{name}' does not exist.")
-        log.info("connector %s is dropped", name)
+        log.info("Dropped connector %s", name)
         return entity("drop_connector", statement.text, connectorName=name)
 
-    def describe(self, statement: DescribeConnector, asked: Asked) -> Entity:
-        rest, name = rest_of(self._settings), statement.name
+    def describe(self, statement: DescribeConnector, context: DescriptionContext) -> Entity:
+        rest, name = connect_client(self._settings), statement.name
         status, info = _status_and_info(rest, name)
         topics, warnings = _topics(rest, name)
-        catalog = asked.state.catalog
+        catalog = context.state.catalog
         described = entity(
             "connector_description",
             statement.text,
             connectorClass=info["config"].get(CONNECTOR_CLASS, ""),
             status=status,
             sources=[
-                source_description(each, catalog, None, extended=False, states=asked.states)
-                for each in catalog.sources.values()
-                if each.topic in topics
+                source_description(source, catalog, None, extended=False, states=context.states)
+                for source in catalog.sources.values()
+                if source.topic in topics
             ],
             topics=topics,
         )
         return with_warnings(described, warnings)
 
     def show(self, statement: Show) -> Entity:
-        rest = rest_of(self._settings)
+        rest = connect_client(self._settings)
         if statement.subject is Subject.CONNECTOR_PLUGINS:
-            with told("Failed to list connector plugins"):
+            with connect_error("Failed to list connector plugins"):
                 found = rest.get("connector-plugins")
-            plugins = [_given(className=_class(each), **_type(each)) for each in found]
+            plugins = [
+                _given(className=_class(description), **_type(description)) for description in found
+            ]
             return entity("connector_plugins_list", statement.text, connectorsPlugins=plugins)
         side = statement.subject.value.partition(" ")[0].lower()
         wanted = ("source", "sink", "unknown") if side == "connectors" else (side,)
         listed, warnings = _listed(rest)
-        shown = [each for each in listed if each.get("type", "unknown") in wanted]
+        shown = [connector for connector in listed if connector.get("type", "unknown") in wanted]
         return with_warnings(entity("connector_list", statement.text, connectors=shown), warnings)
 
 
-class Rehearsal:
-    """Which connectors there would be, had the statements so far been carried out."""
+class ConnectorSandbox:
+    """Validates the connector statements of a request without executing them."""
 
-    def __init__(self, rest: Callable[[], Rest]) -> None:
+    def __init__(self, rest: Callable[[], ConnectClient]) -> None:
         self._connect = rest
-        self._rest: Rest | None = None
+        self._rest: ConnectClient | None = None
         self._there: set[str] = set()
 
     def check(self, statement: CreateConnector | DropConnector) -> None:
@@ -136,21 +145,21 @@ class Rehearsal:
                 code=SqlCode.NOT_FOUND,
             )
 
-    def _check_create(self, rest: Rest, statement: CreateConnector) -> None:
+    def _check_create(self, rest: ConnectClient, statement: CreateConnector) -> None:
         found = _find(statement.name, self._there)
         if found and statement.if_not_exists:
             return
         if found:
             raise SqlError(
                 f"Connector {statement.name} already exists",
-                remedy=f"DROP CONNECTOR {quoted(found)}; first, or say IF NOT EXISTS.",
+                remedy=f"DROP CONNECTOR {quoted(found)}; first, or use IF NOT EXISTS.",
                 code=SqlCode.CONFLICT,
             )
-        errors = _errors_in(rest, config_of(statement))
+        errors = _errors_in(rest, connector_config(statement))
         if errors:
             raise SqlError(
                 "Validation error: " + "\n".join(errors),
-                remedy="SHOW CONNECTOR PLUGINS; lists the classes that the worker has.",
+                remedy="SHOW CONNECTOR PLUGINS; lists the worker's classes.",
             )
         self._there.add(statement.name)
 
@@ -158,56 +167,58 @@ class Rehearsal:
 # -- configs
 
 
-def _errors_in(rest: Rest, config: Mapping[str, str]) -> list[str]:
+def _errors_in(rest: ConnectClient, config: Mapping[str, str]) -> list[str]:
     kind = config.get(CONNECTOR_CLASS)
     if kind is None:
         names = ", ".join(sorted(set(config) - {"name"}))
         return [f"Connector config {{{names}}} contains no connector type"]
     if not kind.strip():
         return ["Connector type cannot be empty"]
-    with told("Failed to validate connector"):
+    with connect_error("Failed to validate connector"):
         try:
             found = rest.ask("PUT", "connector-plugins", kind, "config", "validate", body=config)
-        except Refused as error:
+        except ConnectStatusError as error:
             return [str(error)]
-    values = [each["value"] for each in found["configs"]]
-    return [f"{each['name']} - {'. '.join(each['errors'])}" for each in values if each["errors"]]
+    values = [config["value"] for config in found["configs"]]
+    return [
+        f"{value['name']} - {'. '.join(value['errors'])}" for value in values if value["errors"]
+    ]
 
 
 def _other_side(statement: CreateConnector, made: Mapping[str, Any]) -> list[str]:
-    """Connect does not care for SOURCE or SINK; a person who wrote the other one may."""
+    """Connect ignores SOURCE and SINK in the statement; warn if it says the wrong one."""
     side = str(made.get("type", ""))
     if side not in ("source", "sink") or side == statement.kind.lower():
         return []
-    return [f"{made['config'].get(CONNECTOR_CLASS)} is a {side}, and works as one."]
+    return [f"{made['config'].get(CONNECTOR_CLASS)} is a {side} connector and runs as one."]
 
 
-# -- connectors that there are
+# -- existing connectors
 
 
-def _names(rest: Rest) -> list[str]:
-    with told("Failed to check for existing connector"):
+def _names(rest: ConnectClient) -> list[str]:
+    with connect_error("Failed to check for existing connector"):
         return list(rest.get("connectors"))
 
 
 def _find(name: str, there: Iterable[str]) -> str:
-    """As ksqlDB does: a name that differs in its case alone is taken, too."""
-    return next((each for each in there if each.upper() == name.upper()), "")
+    """The connector of this name. As in ksqlDB the case of letters does not matter."""
+    return next((known for known in there if known.upper() == name.upper()), "")
 
 
-def _listed(rest: Rest) -> tuple[list[dict[str, Any]], list[str]]:
-    """Each connector, and what could not be found out. Of those that no worker has told of yet
-    Kafka's list of all says nothing: they are asked for one by one."""
+def _listed(rest: ConnectClient) -> tuple[list[dict[str, Any]], list[str]]:
+    """All connectors, and warnings. Kafka's list leaves out connectors without a status, so these
+    are requested one by one."""
     listed, warnings = [], []
-    with told("Failed to list connectors"):
+    with connect_error("Failed to list connectors"):
         names = sorted(rest.get("connectors"))
         every = rest.get("connectors", expand=["info", "status"]) if names else {}
         for name in names:
             about = every.get(name) or {}
             try:
                 info = about.get("info") or rest.get("connectors", name)
-            except Refused as error:
-                if error.status != NOT_FOUND:  # else it was deleted just now
+            except ConnectStatusError as error:
+                if error.status != NOT_FOUND:  # NOT_FOUND: deleted since the list was made
                     warnings.append(f"Could not describe connector {name}: {error}")
                     listed.append({"name": name, "type": "unknown"})
                 continue
@@ -223,36 +234,36 @@ def _summary(status: Mapping[str, Any]) -> str:
     if state != RUNNING:
         return state
     tasks = status["tasks"]
-    running = sum(each["state"] == RUNNING for each in tasks)
+    running = sum(task["state"] == RUNNING for task in tasks)
     word = "WARNING" if tasks and not running else RUNNING
     return f"{word} ({running}/{len(tasks)} tasks RUNNING)"
 
 
-def _status_and_info(rest: Rest, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    unknown: Refused | None = None
-    with told("Failed to query connector status", lambda: _remedy(rest, name)):
+def _status_and_info(rest: ConnectClient, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    unknown: ConnectStatusError | None = None
+    with connect_error("Failed to query connector status", lambda: _remedy(rest, name)):
         try:
             status = rest.get("connectors", name, "status")
-        except Refused as error:
+        except ConnectStatusError as error:
             if error.status != NOT_FOUND:
                 raise
             unknown = error
             status = {"name": name, "connector": {"state": UNASSIGNED, "worker_id": ""}}
         try:
             info = rest.get("connectors", name)
-        except Refused as error:
+        except ConnectStatusError as error:
             raise unknown or error from None
     if unknown is not None:
         status |= {"tasks": [], "type": info.get("type", "unknown")}
     return status, info
 
 
-def _topics(rest: Rest, name: str) -> tuple[list[str], list[str]]:
-    """What it reads or writes; and why that is not known. Workers of old have no such list."""
-    with told("Could not list related topics"):
+def _topics(rest: ConnectClient, name: str) -> tuple[list[str], list[str]]:
+    """The topics of a connector, and warnings. Workers before Kafka 2.5 don't have this list."""
+    with connect_error("Could not list related topics"):
         try:
             found = rest.get("connectors", name, "topics")
-        except Refused as error:
+        except ConnectStatusError as error:
             if error.status == NOT_FOUND:
                 return [], []
             return [], [f"Could not list related topics due to error: {error}"]
@@ -268,40 +279,40 @@ def _type(plugin: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """ksqlDB leaves out what is null."""
+    """Like ksqlDB's REST API, which leaves out nulls."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-# -- what goes wrong
+# -- errors
 
 
 @contextmanager
-def told(what: str, remedy: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """The worker's refusals as SQL's errors, with its status; `remedy` is for what is not there."""
+def connect_error(what: str, remedy: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Turn the worker's errors into SqlErrors with its status; `remedy` is for NOT_FOUND."""
     try:
         yield
-    except Refused as error:
+    except ConnectStatusError as error:
         raise SqlError(
             f"{what}: {error}",
             remedy=remedy() if error.status == NOT_FOUND else "",
             code=error.status * 100 if error.status >= 400 else SqlCode.SERVER_ERROR,
         ) from None
-    except Unreachable as error:
+    except ConnectWorkerUnreachable as error:
         raise SqlError(
             str(error),
             remedy=f"`ottla connect worker` starts one; the server's settings {CONNECT_URL} and"
-            f" {CONNECT_TIMEOUT_MS} say where it is, and how long it may take.",
+            f" {CONNECT_TIMEOUT_MS} have its address and the timeout.",
             code=SqlCode.SERVER_ERROR,
         ) from None
 
 
-def _remedy(rest: Rest, name: str) -> str:
+def _remedy(rest: ConnectClient, name: str) -> str:
     return _suggested(name, _names(rest))
 
 
 def _suggested(name: str, there: Iterable[str]) -> str:
-    """A name without quotes is in upper case, and connectors' names often are not."""
-    close = [quoted(each) for each in close_names(name, there)]
+    """Unquoted names are upper case; suggest the connector whose name differs in case."""
+    close = [quoted(close_name) for close_name in close_names(name, there)]
     if close:
         return f"Did you mean {' or '.join(close)}?"
-    return "SHOW CONNECTORS; lists those there are."
+    return "SHOW CONNECTORS; lists all connectors."

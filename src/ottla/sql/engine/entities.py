@@ -1,4 +1,4 @@
-"""What the server answers, in the shapes of ksqlDB's REST."""
+"""Entities: responses in the shapes of ksqlDB's REST API."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.rows.errors import SqlError
-from ottla.rows.schema import Column, Role, Schema
-from ottla.sql.catalog import Catalog, Source
-from ottla.sql.engine.cluster import TopicFacts
+from ottla.rows.schema import Column, LogicalSchema, Role
+from ottla.sql.catalog import Catalog, DataSource
+from ottla.sql.engine.topic_client import TopicProperties
 from ottla.sql.syntax.statements import SourceKind
 
 Entity = dict[str, Any]
@@ -19,7 +19,7 @@ def entity(kind: str, statement: str, **fields: Any) -> Entity:
 
 
 def error_entity(error: SqlError, statement: str = "") -> Entity:
-    """ksqlDB has the remedy in no field of its own: it is part of the message, and ours too."""
+    """The remedy is part of the message, because ksqlDB's error entity has no field for it."""
     text = error.statement or statement
     fields: Entity = {
         "@type": "statement_error" if text else "generic_error",
@@ -53,32 +53,32 @@ def current_status(
     )
 
 
-def with_warnings(told: Entity, messages: Iterable[str]) -> Entity:
-    return {**told, "warnings": [{"message": each} for each in messages]}
+def with_warnings(entity_: Entity, messages: Iterable[str]) -> Entity:
+    return {**entity_, "warnings": [{"message": message} for message in messages]}
 
 
 def warning(statement: str, message: str) -> Entity:
     return entity("warning_entity", statement, message=message)
 
 
-def source_list(statement: str, kind: SourceKind, sources: Iterable[Source]) -> Entity:
+def source_list(statement: str, kind: SourceKind, sources: Iterable[DataSource]) -> Entity:
     name = "streams" if kind is SourceKind.STREAM else "tables"
     listed = [
         {
             "type": kind.value,
-            "name": each.name,
-            "topic": each.topic,
-            "keyFormat": each.layout.key_format.name,
-            "valueFormat": each.layout.value_format.name,
-            "isWindowed": each.is_windowed,
+            "name": source.name,
+            "topic": source.topic,
+            "keyFormat": source.layout.key_format.name,
+            "valueFormat": source.layout.value_format.name,
+            "isWindowed": source.is_windowed,
         }
-        for each in sources
+        for source in sources
     ]
     return entity(name, statement, **{name: listed})
 
 
-def fields_of(schema: Schema) -> list[dict[str, Any]]:
-    return [_field(each) for each in schema.columns]
+def fields_of(schema: LogicalSchema) -> list[dict[str, Any]]:
+    return [_field(column) for column in schema.columns]
 
 
 def _field(column: Column) -> dict[str, Any]:
@@ -92,9 +92,9 @@ def _field(column: Column) -> dict[str, Any]:
 
 
 def source_description(
-    source: Source,
+    source: DataSource,
     catalog: Catalog,
-    facts: TopicFacts | None,
+    facts: TopicProperties | None,
     *,
     extended: bool,
     states: Mapping[str, str],
@@ -107,10 +107,10 @@ def source_description(
         "name": source.name,
         "windowType": windowed.kind.value if windowed else None,
         "readQueries": [
-            running_query(catalog, each, states) for each in catalog.readers(source.name)
+            running_query(catalog, query, states) for query in catalog.readers(source.name)
         ],
         "writeQueries": [
-            running_query(catalog, each, states) for each in catalog.writers(source.name)
+            running_query(catalog, query, states) for query in catalog.writers(source.name)
         ],
         "fields": fields_of(source.schema),
         "type": source.kind.value,
@@ -156,23 +156,23 @@ def query_entry(
 
 
 def type_list(statement: str, catalog: Catalog) -> Entity:
-    types = {name: each.to_json() for name, each in sorted(catalog.types.items())}
+    types = {name: type_.to_json() for name, type_ in sorted(catalog.types.items())}
     return entity("type_list", statement, types=types)
 
 
 def topic_list(
-    statement: str, topics: Iterable[TopicFacts], readers: Mapping[str, tuple[int, int]] | None
+    statement: str, topics: Iterable[TopicProperties], readers: Mapping[str, tuple[int, int]] | None
 ) -> Entity:
     if readers is None:
-        listed = [{"name": each.name, "replicaInfo": list(each.replicas)} for each in topics]
+        listed = [{"name": topic.name, "replicaInfo": list(topic.replicas)} for topic in topics]
         return entity("kafka_topics", statement, topics=listed)
     extended = [
         {
-            "name": each.name,
-            "replicaInfo": list(each.replicas),
-            "consumerCount": readers.get(each.name, (0, 0))[0],
-            "consumerGroupCount": readers.get(each.name, (0, 0))[1],
+            "name": topic.name,
+            "replicaInfo": list(topic.replicas),
+            "consumerCount": readers.get(topic.name, (0, 0))[0],
+            "consumerGroupCount": readers.get(topic.name, (0, 0))[1],
         }
-        for each in topics
+        for topic in topics
     ]
     return entity("kafka_topics_extended", statement, topics=extended)

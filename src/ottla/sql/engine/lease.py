@@ -1,8 +1,8 @@
-"""Which of several servers with one service id runs the queries: the one that holds the lease.
+"""The lease: of several servers with one service id, its holder runs the queries.
 
-The lease is partition 0 of the command topic in a consumer group: the group's coordinator gives it
-to one member, takes it from one that is not heard of any more, and gives it to the next. A server
-that is stopped leaves the group, and the next one has it at once.
+The lease is the assignment of partition 0 of the command topic in a consumer group. The group
+coordinator assigns it to one member, and to another one when that member's session times out. A
+server that stops leaves the group, so that the next one gets the lease at once.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ POLL_S: Final = 0.5
 RETRY_S: Final = 2.0
 ASK_S: Final = 2.0
 ASK_S_MAX: Final = 1.0
-"""Who waits for the lease asks so often whether the coordinator is there, and waits so long."""
+"""Interval and timeout of the checks whether the coordinator is available."""
 
 ANOTHER: Final = "another server of this service runs it"
-ASKING: Final = "the broker is being asked which server of this service runs it"
+ASKING: Final = "waiting for the broker to say which server of this service runs it"
 
 log = logging.getLogger("ottla.sql")
 
 
 class Lease:
-    """Asks for the lease in a thread of its own; `changed` is called there when it comes and goes.
+    """A group member on its own thread, which calls `changed` when the lease is gained or lost.
 
-    `changed(False)` returns when nothing runs here any more: only then the lease is given up.
-    `prepare` sees to it that the topic is there.
+    `changed(False)` returns when no query runs here any more; only then is the lease given up.
+    `prepare` creates the topic.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class Lease:
         changed: Callable[[bool], None],
         prepare: Callable[[], object] = lambda: None,
         settings: Mapping[str, Setting] | None = None,
+        session_ms: int = SESSION_MS,
+        retry_s: float = RETRY_S,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
@@ -53,13 +55,15 @@ class Lease:
         self._changed = changed
         self._prepare = prepare
         self._settings = dict(settings or {})
+        self._session_ms = session_ms
+        self._retry_s = retry_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ottla-sql-lease", daemon=True)
         self.held = False
         self.asked = False
-        """The coordinator has said whose it is, or at least has had the time to."""
+        """The coordinator has assigned the lease, or has had enough time to."""
         self.cause = ""
-        """Why this server does not have it."""
+        """Why this server does not hold the lease."""
 
     @property
     def started(self) -> bool:
@@ -90,17 +94,23 @@ class Lease:
         if held != self.held:
             self.held = held
             self.cause = "" if held else ASKING
-            log.info("this server %s the queries", "runs" if held else "does not run")
+            log.info(
+                "This server %s the lease of the queries", "holds" if held else "does not hold"
+            )
             self._changed(held)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 self._hold()
-            except Exception as error:  # without this thread no query would ever run again
+            except (
+                Exception
+            ) as error:  # without this thread this server would never run a query again
                 self.cause = self._away(error)
-                log.warning("asking for the lease again: %s", error, exc_info=_surprise(error))
-                self._stopping.wait(RETRY_S)
+                log.warning(
+                    "Failed to hold the lease, retrying: %s", error, exc_info=_surprise(error)
+                )
+                self._stopping.wait(self._retry_s)
             finally:
                 self._set(False)
 
@@ -108,8 +118,9 @@ class Lease:
         self._prepare()
         began = time.monotonic()
         settings = {
-            "session.timeout.ms": SESSION_MS,
-            "partition.assignment.strategy": "cooperative-sticky",  # who has it keeps it
+            "session.timeout.ms": self._session_ms,
+            # the holder keeps it when others join
+            "partition.assignment.strategy": "cooperative-sticky",
             **self._settings,
         }
         with Consumer(
@@ -121,8 +132,8 @@ class Lease:
         ) as consumer:
             ask_at = there_at = began + ASK_S
             while not self._stopping.is_set():
-                consumer.poll(POLL_S)  # its records are nothing to us: reading keeps the lease
-                self.asked = self.held or time.monotonic() - began > SESSION_MS / 1000
+                consumer.poll(POLL_S)  # ignore the records: polling keeps the membership
+                self.asked = self.held or time.monotonic() - began > self._session_ms / 1000
                 if self.held:
                     ask_at = there_at = time.monotonic() + ASK_S
                 elif time.monotonic() >= ask_at:
@@ -130,11 +141,11 @@ class Lease:
                     ask_at = time.monotonic() + ASK_S
                     if trouble:
                         there_at = ask_at
-                    given = time.monotonic() - there_at > SESSION_MS / 1000
+                    given = time.monotonic() - there_at > self._session_ms / 1000
                     self.cause = trouble or (ANOTHER if given else ASKING)
 
     def _trouble(self, consumer: Consumer[bytes, bytes]) -> str:
-        """Why nobody is there who could give it to us, if so."""
+        """Why no coordinator is available; empty if one is."""
         try:
             consumer.committed([TopicPartition(self._topic, 0)], ASK_S_MAX)
         except KafkaError as error:
@@ -142,12 +153,12 @@ class Lease:
         return ""
 
     def _away(self, error: Exception) -> str:
-        """That nobody answers in time says nothing more of the reason."""
+        """The cause to show. A timeout adds nothing to it."""
         timed_out = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
         reason = "" if timed_out else f" ({error})"
-        return f"no broker answers at {self._bootstrap_servers}{reason}; it goes on when one does"
+        return f"no broker is available at {self._bootstrap_servers}{reason}; retrying"
 
 
 def _surprise(error: Exception) -> Exception | None:
-    """What nobody has thought of is told with its stack."""
+    """The error, if it is unexpected and needs a stack trace in the log."""
     return None if isinstance(error, KafkaError) else error

@@ -1,4 +1,4 @@
-"""Statements that a server does not carry out, and what to do instead."""
+"""Errors for statements that a server does not execute, with what to do instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.sql.syntax.statements import (
 )
 
 
-def refused(statement: Statement) -> SqlError:
+def refusal(statement: Statement) -> SqlError:
     match statement:
         case Select() | Print():
             return SqlError(
@@ -27,17 +27,17 @@ def refused(statement: Statement) -> SqlError:
             )
         case AssertValues() | AssertSource():
             return SqlError(
-                "ASSERT VALUES, STREAM and TABLE belong to tests of SQL, not to a server.",
-                remedy="DESCRIBE shows a definition, a SELECT its rows.",
+                "ASSERT VALUES, STREAM and TABLE are for SQL tests, not for a server.",
+                remedy="DESCRIBE shows a definition, SELECT its rows.",
             )
         case RunScript():
             return SqlError(
-                "RUN SCRIPT is carried out by the shell, not by the server.",
+                "The shell executes RUN SCRIPT, not the server.",
                 remedy="Send the statements of the script themselves.",
             )
         case AlterSystem():
             return SqlError(
-                "ALTER SYSTEM is not supported: the server's own settings are given at its start.",
+                "ALTER SYSTEM is not supported: the server reads its settings at startup.",
                 remedy="SET changes a property for the statements of this session.",
             )
     return SqlError(
@@ -45,16 +45,17 @@ def refused(statement: Statement) -> SqlError:
     )
 
 
-def not_in_a_file(statement: Statement) -> SqlError:
-    """A file is run at each start: what it says has to be the same each time."""
-    remedy = "Leave it out: definitions, queries and SET belong here."
+def refusal_in_file(statement: Statement) -> SqlError:
+    """The file is executed at each start, so it may only contain statements that give the same
+    result each time."""
+    remedy = "Remove it: only definitions, queries and SET are allowed."
     if isinstance(statement, (CreateConnector, DropConnector)):
         remedy = (
-            "The Connect worker keeps its connectors: make them once, with `ottla connect create`"
-            " or at a server without a file."
+            "The Connect worker stores its connectors: create them once, with `ottla connect"
+            " create` or on a server without a file."
         )
     return SqlError(
-        f"{type(statement).__name__} is no statement for a file that a server runs.",
+        f"{type(statement).__name__} is not allowed in the queries file of a server.",
         remedy=remedy,
         line=statement.line,
         column=statement.column,

@@ -1,7 +1,7 @@
-"""What the engine asks of a schema registry: columns, registrations, deletions.
+"""The engine's use of a schema registry: inferring columns, registering and deleting schemas.
 
-Columns are inferred before a statement is written into the command topic, and are written with it:
-whoever reads it later needs no registry to know them.
+Columns are inferred before a statement is written to the command topic, and the command contains
+them, so that replaying it needs no registry.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.client.schema_registry import RegisteredSchema, RegistryError, SchemaRegistry
+from ottla.client.schema_registry import RegisteredSchema, SchemaRegistry, SchemaRegistryError
 from ottla.errors import KafkaError
 from ottla.rows.errors import SqlError
-from ottla.rows.formats.half import half_of
-from ottla.rows.formats.registered import Registered, no_registry
-from ottla.rows.inference import NotInferable, columns_of
-from ottla.rows.schema import Column, Format, Role
+from ottla.rows.formats.codec import codec_of
+from ottla.rows.formats.registry_format import RegistryFormat, no_registry
+from ottla.rows.schema import Column, FormatInfo, Role
+from ottla.rows.schema_inference import SchemaInferenceError, infer_columns
 from ottla.rows.schema_properties import (
     INFERRED,
     SCHEMA_ID,
@@ -25,8 +25,8 @@ from ottla.rows.schema_properties import (
     Owner,
     schema_properties,
 )
-from ottla.rows.types import Field
-from ottla.sql.catalog import Source, column_text
+from ottla.rows.types import SqlField
+from ottla.sql.catalog import DataSource, column_text
 from ottla.sql.definitions import (
     DEFAULT_KEY_FORMAT,
     DEFAULT_VALUE_FORMAT,
@@ -35,8 +35,8 @@ from ottla.sql.definitions import (
     known_format,
     text,
 )
+from ottla.sql.syntax.statement_format import format_statement
 from ottla.sql.syntax.statements import CreateSource, Element, SourceKind
-from ottla.sql.syntax.writing import format_statement
 
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
@@ -47,7 +47,7 @@ log = logging.getLogger("ottla.sql")
 
 
 class Schemas:
-    """`registry` is None where none is configured: statements that need none go on working."""
+    """`registry` is None if none is configured; then only statements that need one fail."""
 
     def __init__(self, registry: SchemaRegistry | None) -> None:
         self._registry = registry
@@ -59,17 +59,17 @@ class Schemas:
     # Columns
 
     def inferred(self, statement: CreateSource, defaults: Mapping[str, str]) -> CreateSource:
-        """The statement with the columns that its schemas have, if it has none itself."""
+        """The statement; one without columns gets those of its schemas."""
         found = [
             *self._elements(statement, defaults, "KEY"),
             *self._elements(statement, defaults, "VALUE"),
         ]
         if not found:
             return statement
-        keys = [each for each in found if each.role is Role.KEY]
-        rest = [each for each in found if each.role is not Role.KEY]
-        own_keys = [each for each in statement.elements if each.role is Role.KEY]
-        others = [each for each in statement.elements if each.role is not Role.KEY]
+        keys = [column for column in found if column.role is Role.KEY]
+        rest = [column for column in found if column.role is not Role.KEY]
+        own_keys = [element for element in statement.elements if element.role is Role.KEY]
+        others = [element for element in statement.elements if element.role is not Role.KEY]
         made = replace(statement, elements=(*keys, *own_keys, *rest, *others))
         return replace(made, text=format_statement(made))
 
@@ -85,7 +85,7 @@ class Schemas:
         name = known_format(named)
         properties = schema_properties(given, part, name, Owner(topic, statement.name))
         role = Role.KEY if part == "KEY" else Role.VALUE
-        if any(each.role is role for each in statement.elements):
+        if any(element.role is role for element in statement.elements):
             if SCHEMA_ID in properties:
                 raise SqlError(
                     f"Table elements and {part}_SCHEMA_ID cannot both exist for create statement.",
@@ -104,10 +104,10 @@ class Schemas:
             raise SqlError(
                 f"The key schema for topic: {topic} contains multiple columns, which is not"
                 " supported by ksqlDB at this time.",
-                remedy="Give the key columns in the statement.",
+                remedy="Declare the key columns in the statement.",
             )
         primary = part == "KEY" and statement.kind is SourceKind.TABLE
-        return [Element(each.name, each.type, role, primary=primary) for each in fields]
+        return [Element(field.name, field.type, role, primary=primary) for field in fields]
 
     def _fields(
         self,
@@ -117,16 +117,16 @@ class Schemas:
         part: str,
         *,
         wrapped: bool,
-    ) -> list[Field]:
+    ) -> list[SqlField]:
         registry = self._needed(format_name)
         schema = self._schema(registry, format_name, properties, topic, part)
         try:
-            return columns_of(registry, schema, properties, part=part, wrapped=wrapped)
-        except NotInferable as error:
+            return infer_columns(registry, schema, properties, part=part, wrapped=wrapped)
+        except SchemaInferenceError as error:
             raise SqlError(
                 f"Unable to verify if the {part.lower()} schema for topic: {topic} is compatible"
                 f" with ksqlDB.\nReason: {error}\nSchema:{schema.text}",
-                remedy="Give the columns in the statement: those that it names are read.",
+                remedy="Declare columns in the statement: only these are read then.",
             ) from None
 
     def _schema(
@@ -143,7 +143,7 @@ class Schemas:
                 schema = registry.by_id(int(id_))
             else:
                 schema = registry.version(properties[SUBJECT])
-        except RegistryError as error:
+        except SchemaRegistryError as error:
             if error.status not in HIDDEN:
                 raise _failed(error) from None
             raise _missing(properties, topic, part, error) from None
@@ -161,59 +161,62 @@ class Schemas:
 
     # Sinks
 
-    def check(self, source: Source) -> None:
-        """CREATE ... AS with the id of a schema: it must have all columns of the query."""
+    def check(self, source: DataSource) -> None:
+        """CREATE ... AS with a schema id: the schema must have the columns of the query."""
         for part, format_, columns in _halves(source):
             if SCHEMA_ID not in format_.properties or format_.name not in INFERRED:
                 continue
             fields = self._fields(
                 format_.name, format_.properties, source.topic, part, wrapped=format_.wrapped
             )
-            have = [(each.name, each.type) for each in fields]
-            want = [(each.name, each.type) for each in columns]
-            alone = not format_.wrapped and [each[1] for each in have] == [each[1] for each in want]
+            have = [(field.name, field.type) for field in fields]
+            want = [(column.name, column.type) for column in columns]
+            alone = not format_.wrapped and [column[1] for column in have] == [
+                column[1] for column in want
+            ]
             if not alone and have[: len(want)] != want:
                 raise SqlError(
                     f"The following {part.lower()} columns are changed, missing or reordered:"
-                    f" [{', '.join(column_text(each) for each in columns)}]. Schema from schema"
+                    f" [{', '.join(column_text(column) for column in columns)}]. Schema from schema"
                     f" registry is [{', '.join(f'`{n}` {t}' for n, t in have)}]",
                     remedy="Select the columns in the order of the schema, with its names in back"
                     " quotes: AS `name`.",
                 )
 
-    def register(self, source: Source, *, even_if_there: bool) -> None:
-        """The schemas of a stream or table, as the next versions of the topic's subjects."""
+    def register(self, source: DataSource, *, even_if_there: bool) -> None:
+        """Register the schemas of a source as the next versions of the topic's subjects."""
         for _, format_, columns in _halves(source):
             if format_.name not in INFERRED or SCHEMA_ID in format_.properties or not columns:
                 continue
             registry = self._needed(format_.name)
-            half = half_of(format_, columns, of_key=columns[0].role is Role.KEY, registry=registry)
-            assert isinstance(half, Registered)
+            half = codec_of(format_, columns, of_key=columns[0].role is Role.KEY, registry=registry)
+            assert isinstance(half, RegistryFormat)
             subject = format_.properties[SUBJECT]
             try:
                 if even_if_there or not self._is_there(subject):
                     registry.register(subject, half.kind, half.schema_text())
-            except (RegistryError, KafkaError) as error:
+            except (SchemaRegistryError, KafkaError) as error:
                 raise SqlError(
                     f"Could not register schema for topic: {error}",
-                    remedy=f"The subject is {subject}; its compatibility level says what may"
-                    " follow."
-                    if isinstance(error, RegistryError) and error.status == CONFLICT
+                    remedy=f"The schema must be compatible with the versions of subject {subject};"
+                    " check its compatibility level."
+                    if isinstance(error, SchemaRegistryError) and error.status == CONFLICT
                     else "Is the schema registry running?",
                 ) from None
 
-    def delete(self, source: Source) -> None:
-        """The subjects of a topic that is deleted; one that is not there is as good."""
+    def delete(self, source: DataSource) -> None:
+        """Delete the subjects of a deleted topic; missing ones are ignored."""
         for _, format_, _ in _halves(source):
             if format_.name not in INFERRED or self._registry is None:
                 continue
+            subject = format_.properties[SUBJECT]
             try:
-                self._registry.delete(format_.properties[SUBJECT])
-            except RegistryError as error:
+                self._registry.delete(subject)
+            except SchemaRegistryError as error:
                 if error.status != NOT_FOUND:
-                    log.warning("subject %s is not deleted: %s", format_.properties[SUBJECT], error)
+                    log.warning("Failed to delete subject %s: %s", subject, error)
             except KafkaError as error:
-                log.warning("subject %s is not deleted: %s", format_.properties[SUBJECT], error)
+                log.warning("Failed to delete subject %s: %s", subject, error)
 
     # ASSERT SCHEMA
 
@@ -227,7 +230,7 @@ class Schemas:
                 registry.by_id(id_)
             elif subject is not None:
                 registry.version(subject)
-        except RegistryError as error:
+        except SchemaRegistryError as error:
             if error.status == NOT_FOUND:
                 return False
             raise SqlError(f"Cannot check schema existence: {error}", remedy="Try again.") from None
@@ -238,7 +241,7 @@ class Schemas:
     def _is_there(self, subject: str) -> bool:
         try:
             self._needed("").version(subject)
-        except RegistryError as error:
+        except SchemaRegistryError as error:
             if error.status != NOT_FOUND:
                 raise
             return False
@@ -250,7 +253,7 @@ class Schemas:
         return self._registry
 
 
-def _halves(source: Source) -> list[tuple[str, Format, tuple[Column, ...]]]:
+def _halves(source: DataSource) -> list[tuple[str, FormatInfo, tuple[Column, ...]]]:
     layout = source.layout
     return [
         ("KEY", layout.key_format, layout.schema.key),
@@ -259,18 +262,18 @@ def _halves(source: Source) -> list[tuple[str, Format, tuple[Column, ...]]]:
 
 
 def _wraps(given: Mapping[str, Any], defaults: Mapping[str, str]) -> bool:
-    wish = given.get("WRAP_SINGLE_VALUE", defaults.get(WRAP_SINGLE_VALUES, "true"))
-    return str(wish).lower() == "true"
+    wanted = given.get("WRAP_SINGLE_VALUE", defaults.get(WRAP_SINGLE_VALUES, "true"))
+    return str(wanted).lower() == "true"
 
 
 def _failed(error: Exception) -> SqlError:
     return SqlError(
-        f"The schema registry does not answer: {error}", remedy="Is it running? Try again."
+        f"No response from the schema registry: {error}", remedy="Is it running? Try again."
     )
 
 
 def _missing(
-    properties: Mapping[str, str], topic: str, part: str, error: RegistryError
+    properties: Mapping[str, str], topic: str, part: str, error: SchemaRegistryError
 ) -> SqlError:
     id_ = properties.get(SCHEMA_ID)
     return SqlError(
@@ -278,6 +281,6 @@ def _missing(
         f" Registry.\nSubject: {properties[SUBJECT]}"
         + (f"\nSchema Id: {id_}" if id_ is not None else "")
         + f"\n{error}",
-        remedy=f"PRINT '{topic}' FROM BEGINNING; shows how its records are written. Give the"
+        remedy=f"PRINT '{topic}' FROM BEGINNING; shows its format. Declare the"
         " columns in the statement, or produce with a serializer that registers its schema.",
     )

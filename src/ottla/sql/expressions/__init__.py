@@ -1,11 +1,20 @@
-"""Expressions: checked and typed by ksqlDB's rules, translated to Spark SQL and to Python."""
+"""Expressions: type-checked by ksqlDB's rules, and translated to Spark SQL and to Python.
 
-from ottla.sql.expressions.aggregated import (
+    translate.py    translate: an expression becomes a Value, which has a type and a Text
+    scope.py        the columns that an expression may use
+    calls.py        resolves calls of functions to signatures
+    constants.py    expressions without columns, evaluated at once
+
+Both texts give the same results as ksqlDB: errors for a row give NULL, and a comparison with NULL
+is false. Nothing here may need Spark.
+"""
+
+from ottla.sql.expressions.aggregate_calls import (
     aggregate_calls,
     resolve_call,
     table_calls,
 )
-from ottla.sql.expressions.calls import Called
+from ottla.sql.expressions.calls import ResolvedCall
 from ottla.sql.expressions.constants import constant
 from ottla.sql.expressions.scope import (
     ORDER_BY_OFFSET,
@@ -24,7 +33,7 @@ from ottla.sql.expressions.translate import (
 __all__ = [
     "ORDER_BY_OFFSET",
     "ORDER_BY_TIME",
-    "Called",
+    "ResolvedCall",
     "Scope",
     "Value",
     "aggregate_calls",

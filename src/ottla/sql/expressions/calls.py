@@ -1,4 +1,4 @@
-"""Calls of functions, lambdas among their arguments."""
+"""Calls of functions, including those with lambdas."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sqlglot import exp
 
 from ottla.rows.errors import SqlError
 from ottla.rows.schema import ROWTIME
-from ottla.rows.types import Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlType
 from ottla.sql.casts import converted
 from ottla.sql.expressions.coercion import as_literal
-from ottla.sql.expressions.operators import ARITHMETIC, MOMENTS
+from ottla.sql.expressions.operators import ARITHMETIC_OPERATORS, MOMENTS
 from ottla.sql.expressions.scope import NO_CONSTANT, Scope, Value, error_at
-from ottla.sql.functions.aggregation import Aggregation, only_streams
-from ottla.sql.functions.patterns import LambdaShape, Pattern, Shape, UnitShape, concrete
-from ottla.sql.functions.table import (
+from ottla.sql.functions.function_registry import (
     Call,
     Function,
     FunctionKind,
-    Functions,
-    Match,
+    FunctionRegistry,
+    SignatureMatch,
     lambda_variable,
 )
+from ottla.sql.functions.patterns import LambdaShape, Shape, TypePattern, UnitShape, concrete
+from ottla.sql.functions.udaf import Udaf, only_streams
 from ottla.sql.syntax import format_expression
 from ottla.sql.syntax.nodes import IntervalUnit
 from ottla.sql.text import Text, null_text
@@ -34,11 +34,11 @@ Translate: TypeAlias = Callable[[exp.Expression, Scope], Value]
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """A call that has been resolved. `arguments` are its nodes: of COUNT(*) there are none."""
+class ResolvedCall:
+    """A call with its signature. `arguments` are nodes; COUNT(*) has none."""
 
     function: Function
-    match: Match
+    match: SignatureMatch
     call: Call
     arguments: Sequence[exp.Expression]
 
@@ -53,13 +53,13 @@ class Called:
 
     @property
     def python(self) -> str:
-        """The call in Python: the first signature of UCASE is `UCASE_0`."""
-        place = self.function.signatures.index(self.match.signature)
-        name = f"{self.function.name}_{place}"
+        """The call in Python, where `UCASE_0` is the first signature of UCASE."""
+        index = self.function.signatures.index(self.match.signature)
+        name = f"{self.function.name}_{index}"
         form = self.match.signature.python
         if form is not None and form.by_types:
             types = (self.call.returns, *self.call.types)
-            shown = (repr(str(each)) if each is not None else "None" for each in types)
+            shown = (repr(str(type_)) if type_ is not None else "None" for type_ in types)
             name = f"{name}({', '.join(shown)})"
         return f"{name}({', '.join(self.call.python)})"
 
@@ -69,15 +69,15 @@ class Called:
 
     @property
     def columns(self) -> list[exp.Expression]:
-        """The arguments that change from row to row: what an aggregate in Python takes."""
+        """The arguments that are not literals, which an aggregate in Python takes."""
         fixed = self.function.constants_at(len(self.arguments))
-        return [each for place, each in enumerate(self.arguments) if place not in fixed]
+        return [argument for index, argument in enumerate(self.arguments) if index not in fixed]
 
     @property
-    def aggregation(self) -> Aggregation:
-        """An aggregate in its Python form; `columns` are what `add` and `undo` take."""
+    def aggregation(self) -> Udaf:
+        """The aggregate in Python; `add` and `undo` take the `columns`."""
         make = self.match.signature.aggregation
-        assert make is not None, f"{self.function.name} is no aggregate"
+        assert make is not None, f"{self.function.name} is not an aggregate"
         return make(self.call)
 
 
@@ -89,24 +89,27 @@ def call(node: exp.Anonymous, scope: Scope, translate: Translate) -> Value:
         raise error_at(
             node,
             f"Aggregate function {function.name} is not allowed here.",
-            remedy="Aggregates belong in the SELECT and HAVING of a query with GROUP BY.",
+            remedy="Use aggregates in the SELECT and HAVING of a query with GROUP BY.",
         )
     if function.python is not None and scope.depth and scope.spark:
         raise error_at(
             node,
-            f"Function '{function.name}' is computed in Python, and can't be used in a lambda.",
-            remedy="EXPLODE the array first, and call the function on what comes out.",
+            f"Function '{function.name}' is implemented in Python, and can't be used in a lambda.",
+            remedy="EXPLODE the array first, and call the function on its elements.",
         )
     called = resolve(node, scope, translate)
     text = called.text
-    if function.name == "TRANSFORM" and type(_bare(called.arguments[-1].this)) in ARITHMETIC:
+    if (
+        function.name == "TRANSFORM"
+        and type(_bare(called.arguments[-1].this)) in ARITHMETIC_OPERATORS
+    ):
         text = text._replace(spark=_unless_null_in(text.spark, called.type))
     return Value(called.type, text)
 
 
 def _unless_null_in(spark: str, type_: SqlType) -> str:
-    """Arithmetic with a NULL in a lambda: then all of the array or map is NULL, as in ksqlDB."""
-    values = "__t" if type_.kind is Kind.ARRAY else "map_values(__t)"
+    """In a lambda, arithmetic with NULL makes the whole array or map NULL, as in ksqlDB."""
+    values = "__t" if type_.kind is SqlBaseType.ARRAY else "map_values(__t)"
     kept = f"filter(array({spark}), __t -> NOT exists({values}, __e -> __e IS NULL))"
     return f"get({kept}, 0)"
 
@@ -117,20 +120,20 @@ def _bare(node: exp.Expression) -> exp.Expression:
     return node
 
 
-def resolve(node: exp.Anonymous, scope: Scope, translate: Translate) -> Called:
-    """The function and signature that a call means, and its arguments made ready."""
+def resolve(node: exp.Anonymous, scope: Scope, translate: Translate) -> ResolvedCall:
+    """Find the function and signature of a call, and translate its arguments."""
     function = scope.functions.get(node.name)
     is_aggregate = function.kind is FunctionKind.AGGREGATE
     if is_aggregate and scope.table and not function.on_tables:
         raise only_streams(function.name)
     inner = replace(scope, aggregates=False) if is_aggregate else scope
     arguments = _arguments(node, is_aggregate)
-    values = [_translated(each, inner, translate) for each in arguments]
+    values = [_translated(argument, inner, translate) for argument in arguments]
     match = _matched(node.name, values, scope)
     texts = []
     for value, pattern in zip(values, match.parameters, strict=True):
         texts.append(_argument(value, pattern, match, inner, translate))
-    types = [each.type if isinstance(each, Value) else None for each in values]
+    types = [value.type if isinstance(value, Value) else None for value in values]
     returns = match.return_type(types)
     _check_constants(function, arguments, values)
     known = [text if text is not None else null_text(returns) for text in texts]
@@ -138,18 +141,20 @@ def resolve(node: exp.Anonymous, scope: Scope, translate: Translate) -> Called:
         [text.spark for text in known],
         [found or given for found, given in zip(match.parameter_types(), types, strict=True)],
         returns,
-        [_constant(each) for each in values],
+        [_constant(value) for value in values],
         scope.order,
         scope.settings,
         scope.depth,
         [text.python for text in known],
     )
-    return Called(function, match, made, arguments)
+    return ResolvedCall(function, match, made, arguments)
 
 
 def _arguments(node: exp.Anonymous, is_aggregate: bool) -> list[exp.Expression]:
-    """COUNT(*) and COUNT() count rows; any other aggregate without an argument is of ROWTIME."""
-    arguments = [each for each in node.expressions if not isinstance(each, exp.Star)]
+    """The arguments. COUNT(*) and COUNT() count rows; other aggregates default to ROWTIME."""
+    arguments = [
+        expression for expression in node.expressions if not isinstance(expression, exp.Star)
+    ]
     if is_aggregate and not arguments and node.name != "COUNT":
         return [exp.Column(this=exp.Identifier(this=ROWTIME))]
     return arguments
@@ -164,8 +169,8 @@ def _translated(node: exp.Expression, scope: Scope, translate: Translate) -> _Gi
     return translate(node, scope)
 
 
-def _matched(name: str, values: Sequence[_Given], scope: Scope) -> Match:
-    shapes = [_shape(each) for each in values]
+def _matched(name: str, values: Sequence[_Given], scope: Scope) -> SignatureMatch:
+    shapes = [_shape(value) for value in values]
     try:
         return scope.functions.resolve(name, shapes)
     except SqlError:
@@ -176,14 +181,14 @@ def _matched(name: str, values: Sequence[_Given], scope: Scope) -> Match:
 
 
 def _moments(values: Sequence[_Given], shapes: list[Shape]) -> list[Shape]:
-    """GREATEST(day, '2024-02-29'): text beside a date or a time is read as one."""
+    """In GREATEST(day, '2024-02-29') the literal is converted to a date."""
     moments = {e for e in shapes if isinstance(e, SqlType) and e.kind in MOMENTS}
     if len(moments) != 1:
         return shapes
     (moment,) = moments
     return [
-        as_literal(each, moment) if isinstance(each, Value) and each.type else shape
-        for each, shape in zip(values, shapes, strict=True)
+        as_literal(value, moment) if isinstance(value, Value) and value.type else shape
+        for value, shape in zip(values, shapes, strict=True)
     ]
 
 
@@ -200,9 +205,9 @@ def _constant(given: _Given) -> Any:
 
 
 def _argument(
-    given: _Given, pattern: Pattern, match: Match, scope: Scope, translate: Translate
+    given: _Given, pattern: TypePattern, match: SignatureMatch, scope: Scope, translate: Translate
 ) -> Text | None:
-    """An argument's text, cast to its parameter; None for a NULL that the result gives a type."""
+    """The text of an argument, cast to its parameter's type; None for a NULL without a type."""
     if isinstance(given, IntervalUnit):
         return Text(str(given.name), repr(given.name))
     if isinstance(given, exp.Lambda):
@@ -214,27 +219,31 @@ def _argument(
 
 
 def _lambda(
-    node: exp.Lambda, pattern: Pattern, match: Match, scope: Scope, translate: Translate
+    node: exp.Lambda,
+    pattern: TypePattern,
+    match: SignatureMatch,
+    scope: Scope,
+    translate: Translate,
 ) -> Text:
-    """The body, in a scope where each argument has a name of our own; its type binds the result.
+    """The text of a lambda; the type of its body binds the result. Arguments get unique names.
 
-    For Spark only the body: the function knows what Spark's lambda looks like."""
+    For Spark it is the body only: the function's text has Spark's lambda around it."""
     variables = {}
     arguments = []
-    for place, (name, inner) in enumerate(zip(node.expressions, pattern.inner, strict=False)):
+    for index, (name, inner) in enumerate(zip(node.expressions, pattern.inner, strict=False)):
         type_ = concrete(inner, match.bound)
         if type_ is None:
             raise error_at(
                 node, f"The type of {name.name} in {format_expression(node)} is unknown."
             )
-        argument = lambda_variable(scope.depth, place)
+        argument = lambda_variable(scope.depth, index)
         arguments.append(argument)
-        variables[name.name] = (type_, Text(_variable(match, scope.depth, place), argument))
+        variables[name.name] = (type_, Text(_variable(match, scope.depth, index), argument))
     body = _body(node, pattern, match, translate(node.this, scope.within(variables)))
     return Text(body.spark, f"(lambda {', '.join(arguments)}: {body.python})")
 
 
-def _body(node: exp.Lambda, pattern: Pattern, match: Match, body: Value) -> Text:
+def _body(node: exp.Lambda, pattern: TypePattern, match: SignatureMatch, body: Value) -> Text:
     result = pattern.inner[-1]
     if body.type is None:
         return body.text
@@ -246,35 +255,35 @@ def _body(node: exp.Lambda, pattern: Pattern, match: Match, body: Value) -> Text
         raise error_at(
             node,
             f"The lambda {format_expression(node)} gives {body.type}, and {known} is needed.",
-            remedy=f"CAST what it gives to {known}, or cast the state that it begins with.",
+            remedy=f"CAST its result to {known}, or cast the initial state.",
         )
     return converted(body.text, body.type, known)
 
 
-def _variable(match: Match, depth: int, place: int) -> str:
+def _variable(match: SignatureMatch, depth: int, index: int) -> str:
     if not match.signature.variables:
-        return lambda_variable(depth, place)
+        return lambda_variable(depth, index)
     first, second = lambda_variable(depth, 0), lambda_variable(depth, 1)
-    return match.signature.variables[place].format(v0=first, v1=second)
+    return match.signature.variables[index].format(v0=first, v1=second)
 
 
 def _check_constants(
     function: Function, arguments: Sequence[exp.Expression], values: Sequence[_Given]
 ) -> None:
-    """Arguments of an aggregate that set it up must be literals."""
-    for place, (node, given) in enumerate(zip(arguments, values, strict=True)):
-        if place in function.constants_at(len(values)) and _constant(given) is NO_CONSTANT:
+    """Parameters that configure an aggregate must be literals."""
+    for index, (node, given) in enumerate(zip(arguments, values, strict=True)):
+        if index in function.constants_at(len(values)) and _constant(given) is NO_CONSTANT:
             raise error_at(
                 node,
-                f"Parameter {place + 1} passed to function {function.name} must be a literal "
+                f"Parameter {index + 1} passed to function {function.name} must be a literal "
                 f"constant, but was expression: '{format_expression(node)}'",
             )
 
 
 def calls_of(
-    expression: exp.Expression, functions: Functions, kind: FunctionKind
+    expression: exp.Expression, functions: FunctionRegistry, kind: FunctionKind
 ) -> list[exp.Anonymous]:
-    """The calls of aggregates, or of table functions, in an expression, outermost only."""
+    """The outermost calls of functions of this kind in an expression."""
     found: list[exp.Anonymous] = []
 
     def look(node: exp.Expression) -> None:
@@ -283,8 +292,8 @@ def calls_of(
             if function is not None and function.kind is kind:
                 found.append(node)
                 return
-        for each in node.iter_expressions():
-            look(each)
+        for child in node.iter_expressions():
+            look(child)
 
     look(expression)
     return found

@@ -1,4 +1,4 @@
-"""Where types meet without a CAST: wider numbers, and literals, read as what is wanted."""
+"""Implicit coercion: numbers are widened, and literals are read as the required type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from sqlglot import exp
 
 from ottla.rows.errors import SqlError
-from ottla.rows.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, Kind, SqlType
+from ottla.rows.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlBaseType, SqlType
 from ottla.sql.casts import converted
 from ottla.sql.expressions.literals import INT_MAX, LONG_MAX, decimal_type
 from ottla.sql.expressions.scope import Value, error_at
@@ -20,7 +20,7 @@ from ottla.sql.widening import can_widen, common_type
 
 
 def coerced(value: Value, wanted: SqlType, node: exp.Expression) -> Text:
-    """The value as that type, which it must be able to be without a CAST."""
+    """Coerce a value to a type; SqlError if that needs a CAST."""
     if value.type is None:
         return null_text(wanted)
     read = as_literal(value, wanted)
@@ -28,17 +28,17 @@ def coerced(value: Value, wanted: SqlType, node: exp.Expression) -> Text:
         raise error_at(
             node,
             f"Expected {wanted}, but {format_expression(node)} is {value.type}",
-            remedy=f"CAST({format_expression(node)} AS {wanted}) may be what is meant.",
+            remedy=f"Perhaps CAST({format_expression(node)} AS {wanted}).",
         )
-    return _as(value, wanted)
+    return _coercion(value, wanted)
 
 
 def meet(
     values: Sequence[Value], nodes: Sequence[exp.Expression], complaint: str = ""
 ) -> tuple[SqlType, list[Text]]:
-    """The type in which a list of expressions meets, and each of them in it.
+    """The common type of expressions, and their texts cast to it.
 
-    The first that is not NULL leads. A literal STRING is read as what it leads to."""
+    The first type that is not NULL decides how STRING literals are read."""
     common: SqlType | None = None
     for value, node in zip(values, nodes, strict=True):
         if value.type is None:
@@ -62,20 +62,22 @@ def meet(
             "Can't infer a type of null. Please explicitly cast it to a required type, "
             "e.g. CAST(null AS VARCHAR).",
         )
-    return common, [null_text(common) if e.type is None else _as(e, common) for e in values]
+    return common, [null_text(common) if e.type is None else _coercion(e, common) for e in values]
 
 
-def _as(value: Value, wanted: SqlType) -> Text:
-    """A literal's text is a BOOLEAN by how it begins; CAST wants the whole word."""
+def _coercion(value: Value, wanted: SqlType) -> Text:
+    """The value as that type. A prefix of TRUE is enough for a literal, while CAST needs the
+    word."""
     assert value.type is not None
-    if wanted.kind is Kind.BOOLEAN and value.type == STRING and value.is_constant:
+    if wanted.kind is SqlBaseType.BOOLEAN and value.type == STRING and value.is_constant:
         true = _is_true(value.constant)
         return Text("true" if true else "false", repr(true))
     return converted(value.text, value.type, wanted)
 
 
 def as_literal(value: Value, wanted: SqlType) -> SqlType:
-    """The type that a value has beside others of `wanted`: a STRING literal is what it reads as."""
+    """The type of a value next to values of type `wanted`; a STRING literal is read as that
+    type."""
     assert value.type is not None
     if value.type != STRING or not value.is_constant or wanted == STRING:
         return value.type
@@ -83,12 +85,14 @@ def as_literal(value: Value, wanted: SqlType) -> SqlType:
     try:
         if wanted.is_number:
             return _number_type(text, wanted)
-        if wanted.kind is Kind.BOOLEAN:
+        if wanted.kind is SqlBaseType.BOOLEAN:
             return _boolean_type(text)
-        if wanted.kind in (Kind.DATE, Kind.TIME, Kind.TIMESTAMP):
-            {Kind.DATE: date_of, Kind.TIME: time_of, Kind.TIMESTAMP: timestamp_of}[wanted.kind](
-                text
-            )
+        if wanted.kind in (SqlBaseType.DATE, SqlBaseType.TIME, SqlBaseType.TIMESTAMP):
+            {
+                SqlBaseType.DATE: date_of,
+                SqlBaseType.TIME: time_of,
+                SqlBaseType.TIMESTAMP: timestamp_of,
+            }[wanted.kind](text)
             return wanted
     except (InvalidOperation, ValueError):
         raise SqlError(f'invalid input syntax for type {wanted.kind}: "{text}".') from None
@@ -96,14 +100,16 @@ def as_literal(value: Value, wanted: SqlType) -> SqlType:
 
 
 def read_literals(node: exp.Expression, wanted: SqlType | None) -> exp.Expression:
-    """`ARRAY['3']` beside an ARRAY<BIGINT>: texts in it are read as what is wanted."""
+    """Read STRING literals inside as the required type: `ARRAY['3']` next to an ARRAY<BIGINT>."""
     if wanted is None or not isinstance(node, ArrayOf | MapOf | StructOf):
         return node
     copy = node.copy()
     if isinstance(node, ArrayOf):
-        copy.set("expressions", [_read(each, wanted.element) for each in copy.expressions])
+        copy.set(
+            "expressions", [_read(expression, wanted.element) for expression in copy.expressions]
+        )
         return copy
-    fields = {each.name: each.type for each in wanted.fields}
+    fields = {field.name: field.type for field in wanted.fields}
     for pair in copy.expressions:
         inner = fields.get(pair.this.name) if isinstance(node, StructOf) else wanted.element
         pair.set("expression", _read(pair.expression, inner))
@@ -129,9 +135,9 @@ def _is_true(text: str) -> bool:
 
 def _number_type(text: str, wanted: SqlType) -> SqlType:
     number = Decimal(text.strip())
-    if wanted.kind is Kind.DOUBLE or "e" in text.lower():
+    if wanted.kind is SqlBaseType.DOUBLE or "e" in text.lower():
         return DOUBLE
-    if number == number.to_integral_value() and wanted.kind is not Kind.DECIMAL:
+    if number == number.to_integral_value() and wanted.kind is not SqlBaseType.DECIMAL:
         whole = abs(int(number))
         if whole <= LONG_MAX:
             return INTEGER if whole <= INT_MAX else BIGINT

@@ -1,4 +1,4 @@
-"""Expressions without columns as Python values: for INSERT VALUES, and the keys of pull queries."""
+"""Constant expressions as Python values, for INSERT VALUES and keys of pull queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from ottla.rows.errors import SqlError
-from ottla.rows.types import Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlType
 from ottla.sql.expressions.literals import literal, negated
 from ottla.sql.expressions.scope import error_at
 from ottla.sql.moments import date_of, time_of, timestamp_of
@@ -21,11 +21,11 @@ from ottla.sql.syntax import format_expression
 from ottla.sql.syntax.nodes import ArrayOf, MapOf, StructOf
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-RANGES: Final = {Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
+RANGES: Final = {SqlBaseType.INTEGER: 2**31, SqlBaseType.BIGINT: 2**63}
 
 
 def constant(expression: exp.Expression, type_: SqlType) -> Any:
-    """The value of an expression without columns, as that type."""
+    """The value of a constant expression, converted to a type."""
     value = evaluate(expression)
     try:
         return converted(value, type_)
@@ -38,7 +38,7 @@ def constant(expression: exp.Expression, type_: SqlType) -> Any:
 
 
 def evaluate(node: exp.Expression) -> Any:
-    """The value of an expression, of whatever type it has by itself."""
+    """The value of a constant expression, in its own type."""
     match node:
         case exp.Null():
             return None
@@ -57,18 +57,24 @@ def evaluate(node: exp.Expression) -> Any:
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
             return _arithmetic(node)
         case ArrayOf():
-            return [evaluate(each) for each in node.expressions]
+            return [evaluate(expression) for expression in node.expressions]
         case MapOf():
-            return {evaluate(each.this): evaluate(each.expression) for each in node.expressions}
+            return {
+                evaluate(expression.this): evaluate(expression.expression)
+                for expression in node.expressions
+            }
         case StructOf():
-            return {each.this.name: evaluate(each.expression) for each in node.expressions}
+            return {
+                expression.this.name: evaluate(expression.expression)
+                for expression in node.expressions
+            }
         case exp.Anonymous() if node.name in FUNCTIONS:
-            return FUNCTIONS[node.name](*(evaluate(each) for each in node.expressions))
+            return FUNCTIONS[node.name](*(evaluate(expression) for expression in node.expressions))
     raise error_at(
         node,
-        f"{format_expression(node)} is no constant.",
-        remedy=f"Literals, ARRAY, MAP, STRUCT, CAST, arithmetic and {', '.join(FUNCTIONS)} can be "
-        "used here; for all else there is INSERT INTO ... SELECT.",
+        f"{format_expression(node)} is not a constant.",
+        remedy=f"Use literals, ARRAY, MAP, STRUCT, CAST, arithmetic and {', '.join(FUNCTIONS)}; "
+        "for anything else use INSERT INTO ... SELECT.",
     )
 
 
@@ -95,23 +101,23 @@ def _arithmetic(node: exp.Expression) -> Any:
 
 
 def converted(value: Any, type_: SqlType, *, strict: bool = True) -> Any:
-    """A value as that type; `strict` takes no text for a number, a cast does."""
+    """Convert a value to a type; unlike a cast, `strict` accepts no text as a number."""
     if value is None:
         return None
     match type_.kind:
-        case Kind.BOOLEAN:
+        case SqlBaseType.BOOLEAN:
             return _boolean(value, strict=strict)
-        case Kind.INTEGER | Kind.BIGINT:
+        case SqlBaseType.INTEGER | SqlBaseType.BIGINT:
             return _whole(value, type_, strict=strict)
-        case Kind.DOUBLE:
+        case SqlBaseType.DOUBLE:
             return float(_number(value, strict=strict))
-        case Kind.DECIMAL:
+        case SqlBaseType.DECIMAL:
             return _decimal(value, type_, strict=strict)
-        case Kind.STRING:
+        case SqlBaseType.STRING:
             return _text(value, strict=strict)
-        case Kind.BYTES:
+        case SqlBaseType.BYTES:
             return value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
-        case Kind.TIME | Kind.DATE | Kind.TIMESTAMP:
+        case SqlBaseType.TIME | SqlBaseType.DATE | SqlBaseType.TIMESTAMP:
             return _moment(value, type_)
         case _:
             return _nested(value, type_, strict=strict)
@@ -156,37 +162,37 @@ def _text(value: Any, *, strict: bool) -> str:
 
 def _moment(value: Any, type_: SqlType) -> date | time | datetime:
     if isinstance(value, str):
-        if type_.kind is Kind.TIME:
+        if type_.kind is SqlBaseType.TIME:
             return time_of(value)
-        return date_of(value) if type_.kind is Kind.DATE else timestamp_of(value)
+        return date_of(value) if type_.kind is SqlBaseType.DATE else timestamp_of(value)
     if isinstance(value, datetime):
-        if type_.kind is Kind.TIMESTAMP:
+        if type_.kind is SqlBaseType.TIMESTAMP:
             return value
-        return value.date() if type_.kind is Kind.DATE else value.time()
-    if isinstance(value, date) and type_.kind is not Kind.TIME:
+        return value.date() if type_.kind is SqlBaseType.DATE else value.time()
+    if isinstance(value, date) and type_.kind is not SqlBaseType.TIME:
         midnight = datetime(value.year, value.month, value.day, tzinfo=UTC)
-        return value if type_.kind is Kind.DATE else midnight
-    if isinstance(value, time) and type_.kind is Kind.TIME:
+        return value if type_.kind is SqlBaseType.DATE else midnight
+    if isinstance(value, time) and type_.kind is SqlBaseType.TIME:
         return value
     raise ValueError(value)
 
 
 def _nested(value: Any, type_: SqlType, *, strict: bool) -> Any:
-    if type_.kind is Kind.ARRAY and isinstance(value, list):
+    if type_.kind is SqlBaseType.ARRAY and isinstance(value, list):
         assert type_.element is not None
-        return [converted(each, type_.element, strict=strict) for each in value]
-    if type_.kind is Kind.MAP and isinstance(value, dict):
+        return [converted(item, type_.element, strict=strict) for item in value]
+    if type_.kind is SqlBaseType.MAP and isinstance(value, dict):
         assert type_.key is not None
         assert type_.element is not None
         return {
-            converted(key, type_.key, strict=strict): converted(each, type_.element, strict=strict)
-            for key, each in value.items()
+            converted(key, type_.key, strict=strict): converted(entry, type_.element, strict=strict)
+            for key, entry in value.items()
         }
-    if type_.kind is Kind.STRUCT and isinstance(value, dict):
-        # A field that the type has not is left out, as ksqlDB does.
+    if type_.kind is SqlBaseType.STRUCT and isinstance(value, dict):
+        # As in ksqlDB unknown fields are ignored.
         return {
-            each.name: converted(value.get(each.name), each.type, strict=strict)
-            for each in type_.fields
+            field.name: converted(value.get(field.name), field.type, strict=strict)
+            for field in type_.fields
         }
     raise ValueError(value)
 
@@ -211,7 +217,7 @@ def _to_bytes(text: str, encoding: str) -> bytes:
 
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "CONCAT": lambda *texts: "".join(each or "" for each in texts),
+    "CONCAT": lambda *texts: "".join(text or "" for text in texts),
     "FROM_DAYS": lambda days: EPOCH.date() + timedelta(days=days),
     "FROM_UNIXTIME": lambda millis: EPOCH + timedelta(milliseconds=millis),
     "LCASE": lambda text: text.lower(),

@@ -1,4 +1,4 @@
-"""Literals: numbers have the smallest type that holds them, and a point makes a DECIMAL."""
+"""Literals: integers have the smallest type that holds them; with a point they are DECIMAL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from ottla.rows.types import BIGINT, DOUBLE, INTEGER, STRING, SqlType, decimal
 from ottla.sql.expressions.scope import Value, error_at
-from ottla.sql.spark_text import string
+from ottla.sql.spark_strings import spark_string
 from ottla.sql.text import Text
 
 INT_MAX: Final = 2**31 - 1
@@ -19,12 +19,14 @@ LONG_MAX: Final = 2**63 - 1
 
 def literal(node: exp.Literal) -> Value:
     if node.is_string:
-        return Value(STRING, Text(string(node.name), repr(node.name)), node.name, nullable=False)
+        return Value(
+            STRING, Text(spark_string(node.name), repr(node.name)), node.name, nullable=False
+        )
     return _number(node, node.name)
 
 
 def negated(node: exp.Literal) -> Value:
-    """A number with its sign: the smallest BIGINT has no positive brother."""
+    """A negative number. It is converted with its sign, because -(2**63) has no positive BIGINT."""
     return _number(node, f"-{node.name}")
 
 
@@ -44,7 +46,7 @@ def _number(node: exp.Literal, text: str) -> Value:
         raise error_at(
             node,
             f"Invalid numeric literal: {text}",
-            remedy="A number with a point or an exponent may be larger.",
+            remedy="Add a point or an exponent for a larger number.",
         )
     return _value(BIGINT, f"({whole}L)", whole)
 

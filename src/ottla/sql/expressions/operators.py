@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and logic."""
+"""Operators: arithmetic, comparison and logic."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Final
 from sqlglot import exp
 
 from ottla.rows.schema import ROWTIME, WINDOWEND, WINDOWSTART
-from ottla.rows.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Kind, SqlType
+from ottla.rows.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, SqlBaseType, SqlType
 from ottla.sql.casts import converted
-from ottla.sql.comparing import comparable
+from ottla.sql.comparable import comparable
 from ottla.sql.expressions.coercion import meet
 from ottla.sql.expressions.scope import Value, error_at
 from ottla.sql.moments import millis_of
-from ottla.sql.spark_text import cast
+from ottla.sql.spark_strings import spark_cast
 from ottla.sql.syntax import format_expression
 from ottla.sql.text import Text, composed
 from ottla.sql.widening import arithmetic_type, common_type, decimal_of
 
-ARITHMETIC: Final[dict[type[exp.Expression], str]] = {
+ARITHMETIC_OPERATORS: Final[dict[type[exp.Expression], str]] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
     exp.Div: "/",
     exp.Mod: "%",
 }
-COMPARISONS: Final[dict[type[exp.Expression], tuple[str, str]]] = {
+COMPARISON_OPERATORS: Final[dict[type[exp.Expression], tuple[str, str]]] = {
     exp.EQ: ("=", "EQUAL"),
     exp.NEQ: ("<>", "NOT_EQUAL"),
     exp.LT: ("<", "LESS_THAN"),
@@ -36,15 +36,15 @@ COMPARISONS: Final[dict[type[exp.Expression], tuple[str, str]]] = {
     exp.NullSafeNEQ: ("<=>", "IS_DISTINCT_FROM"),
     exp.NullSafeEQ: ("<=>", "IS_NOT_DISTINCT_FROM"),
 }
-LOGIC: Final[dict[type[exp.Expression], str]] = {exp.And: "AND", exp.Or: "OR"}
-MOMENTS: Final = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP})
+LOGIC_OPERATORS: Final[dict[type[exp.Expression], str]] = {exp.And: "AND", exp.Or: "OR"}
+MOMENTS: Final = frozenset({SqlBaseType.DATE, SqlBaseType.TIME, SqlBaseType.TIMESTAMP})
 TIME_COLUMNS: Final = frozenset({ROWTIME, WINDOWSTART, WINDOWEND})
 
 
 def arithmetic(node: exp.Expression, left: Value, right: Value, *, depth: int = 0) -> Value:
-    """NULL with a NULL; in a lambda, at a `depth` above 0, all that the lambda is for is NULL then,
-    as in ksqlDB."""
-    operator = ARITHMETIC[type(node)]
+    """Arithmetic, which gives NULL if a side is NULL. In a lambda (`depth` > 0) the result of the
+    whole call is NULL then, as in ksqlDB."""
+    operator = ARITHMETIC_OPERATORS[type(node)]
     one, two = left.type, right.type
     if operator == "+" and STRING in (one, two) and {one, two} <= {STRING, None}:
         text = composed("concat({0}, {1})", "joined_text({0}, {1})", left.text, right.text)
@@ -58,26 +58,30 @@ def arithmetic(node: exp.Expression, left: Value, right: Value, *, depth: int = 
                 if one and two
                 else f" Arithmetic on types {one or 'null'} and {two or 'null'} are not supported."
             ),
-            remedy="Numbers with numbers, and + for two STRINGs: CAST makes the one of the other.",
+            remedy="Use two numbers, or + with two STRINGs; CAST one side if necessary.",
         )
     type_ = arithmetic_type(operator, one, two)
     maker = "sure_arithmetic" if depth else "arithmetic"
     python = f"{maker}({operator!r}, {str(type_)!r})({left.text.python}, {right.text.python})"
     first, second = (
-        converted(each.text, of, decimal_of(of) if type_.kind is Kind.DECIMAL else type_).spark
-        for each, of in ((left, one), (right, two))
+        converted(
+            side.text, of, decimal_of(of) if type_.kind is SqlBaseType.DECIMAL else type_
+        ).spark
+        for side, of in ((left, one), (right, two))
     )
-    if operator == "/" and type_.kind in (Kind.INTEGER, Kind.BIGINT):
+    if operator == "/" and type_.kind in (SqlBaseType.INTEGER, SqlBaseType.BIGINT):
         operator = "div"
     made = f"({first} {operator} {second})"
-    exact = type_.kind in (Kind.BIGINT, Kind.DOUBLE) or (operator != "div" and one == two == type_)
-    spark = made if exact and type_.kind is not Kind.DECIMAL else cast(made, type_)
+    exact = type_.kind in (SqlBaseType.BIGINT, SqlBaseType.DOUBLE) or (
+        operator != "div" and one == two == type_
+    )
+    spark = made if exact and type_.kind is not SqlBaseType.DECIMAL else spark_cast(made, type_)
     return Value(type_, Text(spark, python))
 
 
 def logic(node: exp.Expression, left: Value, right: Value, *, depth: int = 0) -> Value:
-    """In a lambda the right side may fail, and is computed only where it counts."""
-    operator = LOGIC[type(node)]
+    """AND and OR. In a lambda the right side may raise, so that it is evaluated only if needed."""
+    operator = LOGIC_OPERATORS[type(node)]
     for part, value in ((node.this, left), (node.expression, right)):
         if value.type is not None and value.type != BOOLEAN:
             raise error_at(
@@ -100,20 +104,20 @@ def logic(node: exp.Expression, left: Value, right: Value, *, depth: int = 0) ->
 def negation(node: exp.Expression, value: Value) -> Value:
     if value.type is not None and value.type != BOOLEAN:
         raise error_at(
-            node, f"NOT needs a BOOLEAN, and {format_expression(node.this)} is {value.type}"
+            node, f"NOT needs a BOOLEAN, but {format_expression(node.this)} is {value.type}"
         )
     python = "negation({0})" if value.nullable else "(not {0})"
     return Value(BOOLEAN, composed("(NOT {0})", python, value.text), nullable=value.nullable)
 
 
 def compare(node: exp.Expression, left: Value, right: Value) -> Value:
-    """A comparison: false, not NULL, where a side is NULL."""
-    operator, name = COMPARISONS[type(node)]
+    """A comparison, which is false, not NULL, if a side is NULL."""
+    operator, name = COMPARISON_OPERATORS[type(node)]
     if left.type is None or right.type is None:
         raise error_at(
             node,
             f"Comparison with NULL not supported: {format_expression(node)}",
-            remedy="IS NULL and IS NOT NULL ask for that.",
+            remedy="Use IS NULL or IS NOT NULL.",
         )
     left, right = _time_texts(node, left, right)
     assert left.type is not None
@@ -126,15 +130,15 @@ def compare(node: exp.Expression, left: Value, right: Value) -> Value:
             f"{format_expression(node.expression)} ({right.type}) with {name}.",
             remedy="CAST one side to the other's type."
             if type_ is None
-            else f"Values of type {type_.kind} have no order: only = and <> compare them.",
+            else f"Values of type {type_.kind} have no order: use = or <>.",
         )
     sides = [converted(left.text, left.type, type_), converted(right.text, right.type, type_)]
     if type_.is_number:
-        # Python compares numbers of all types, and exactly so.
+        # Python compares numbers of different types exactly.
         python = f"{left.text.python}, {right.text.python}"
     else:
-        python = ", ".join(each.python for each in sides)
-    one, two = (comparable(each.spark, type_) for each in sides)
+        python = ", ".join(side.python for side in sides)
+    one, two = (comparable(side.spark, type_) for side in sides)
     if operator == "<=>":
         distinct = isinstance(node, exp.NullSafeNEQ)
         spark = f"(NOT ({one} <=> {two}))" if distinct else f"({one} <=> {two})"
@@ -146,27 +150,32 @@ def compare(node: exp.Expression, left: Value, right: Value) -> Value:
 
 
 def one_of(nodes: Sequence[exp.Expression], values: Sequence[Value]) -> Value:
-    """`x IN (...)`: as many comparisons, all in one type."""
-    values = [_time_text(values[0], nodes[0], each) for each in values]
+    """`x IN (...)`: all values are coerced to one type."""
+    values = [_time_text(values[0], nodes[0], value) for value in values]
     type_, texts = meet(values, nodes, "operator does not exist")
-    first, *others = (comparable(each.spark, type_) for each in texts)
+    first, *others = (comparable(text.spark, type_) for text in texts)
     spark = f"coalesce(({first} IN ({', '.join(others)})), false)"
-    listed = "".join(f"{each.python}, " for each in texts[1:])
+    listed = "".join(f"{text.python}, " for text in texts[1:])
     python = f"one_of({str(type_)!r})({texts[0].python}, ({listed}))"
     return Value(BOOLEAN, Text(spark, python), nullable=False)
 
 
 def _has_order(type_: SqlType) -> bool:
-    return type_.kind not in (Kind.ARRAY, Kind.MAP, Kind.STRUCT, Kind.BOOLEAN)
+    return type_.kind not in (
+        SqlBaseType.ARRAY,
+        SqlBaseType.MAP,
+        SqlBaseType.STRUCT,
+        SqlBaseType.BOOLEAN,
+    )
 
 
 def _compared_as(left: SqlType, right: SqlType) -> SqlType | None:
-    """Texts compare with dates and times as such; DATE and TIMESTAMP as moments."""
-    if left.kind in MOMENTS and right.kind is Kind.STRING:
+    """The type for comparing dates and times: with text, the date or time; DATE as TIMESTAMP."""
+    if left.kind in MOMENTS and right.kind is SqlBaseType.STRING:
         return left
-    if right.kind in MOMENTS and left.kind is Kind.STRING:
+    if right.kind in MOMENTS and left.kind is SqlBaseType.STRING:
         return right
-    if {left.kind, right.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+    if {left.kind, right.kind} == {SqlBaseType.DATE, SqlBaseType.TIMESTAMP}:
         return TIMESTAMP
     return common_type(left, right)
 
@@ -179,7 +188,7 @@ def _time_texts(node: exp.Expression, left: Value, right: Value) -> tuple[Value,
 
 
 def _time_text(other: Value, other_node: exp.Expression, value: Value) -> Value:
-    """`ROWTIME > '2020-01-01T10:00'`: text beside one of the time columns is a moment."""
+    """In `ROWTIME > '2020-01-01T10:00'` the literal is converted to milliseconds."""
     is_time = isinstance(other_node, exp.Column) and other_node.name in TIME_COLUMNS
     if not is_time or value.type != STRING or not value.is_constant:
         return value

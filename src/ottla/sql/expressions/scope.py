@@ -1,4 +1,4 @@
-"""What names in an expression stand for."""
+"""Scopes: the columns and variables that an expression may use."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from sqlglot import exp
 
 from ottla.rows.errors import SqlError
 from ottla.rows.types import SqlType
-from ottla.sql.functions import BUILTIN, Functions
+from ottla.sql.functions import BUILTIN, FunctionRegistry
 from ottla.sql.text import Text
 
 ORDER_BY_OFFSET: Final = "struct(`ROWOFFSET`, `ROWTIME`, `ROWPARTITION`)"
-"""How rows follow each other where all rows of a group come from one partition."""
+"""The order of rows in a group, if all of them come from one partition."""
 ORDER_BY_TIME: Final = "struct(`ROWTIME`, `ROWPARTITION`, `ROWOFFSET`)"
-"""... where they come from many: offsets of two partitions say nothing about each other."""
+"""The same if they come from several partitions, whose offsets can't be compared."""
 
 NO_CONSTANT: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An expression translated: its type (None: a bare NULL), and its text in both languages.
+    """A translated expression: its type (None for NULL) and its text in both languages.
 
-    `constant` is the Python value of a literal. `nullable` is False where no row gives NULL."""
+    `constant` is the Python value of a literal. `nullable` is False if it is never NULL."""
 
     type: SqlType | None
     text: Text
@@ -40,16 +40,16 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns that an expression may name: (alias or "", name) -> (type, its text).
+    """The columns that an expression may use: (alias or "", name) -> (type, text).
 
-    `clause` is what errors call the place: SELECT, WHERE. `aggregates`: whether aggregates are
-    allowed here. `variables` are the arguments of the lambdas around an expression, and `table`
-    whether the source is a table. `spark`: Spark has to compute it, and not Python alone.
+    `clause` is its name in errors: SELECT, WHERE. `aggregates`: aggregates are allowed.
+    `variables` are the arguments of enclosing lambdas. `table`: the source is a table. `spark`:
+    Spark must be able to compute the expression, in addition to Python.
     """
 
     columns: Mapping[tuple[str, str], tuple[SqlType, Text]]
     clause: str = ""
-    functions: Functions = BUILTIN
+    functions: FunctionRegistry = BUILTIN
     aggregates: bool = False
     table: bool = False
     order: str = ORDER_BY_OFFSET
@@ -81,7 +81,7 @@ class Scope:
             raise error_at(
                 column,
                 f"Column '{column.name}' is ambiguous. Could be {could_be}.",
-                remedy=f"Write the source's name before it: {aliases[0]}.{column.name}.",
+                remedy=f"Qualify it with its source: {aliases[0]}.{column.name}.",
             )
         return self.columns[aliases[0], column.name] if aliases else None
 
@@ -96,29 +96,29 @@ class Scope:
             remedy = f"There are: {', '.join(names)}."
         else:
             known = sorted({alias for alias, _ in self.columns if alias})
-            remedy = f"There are the sources {', '.join(known)}." if known else ""
+            remedy = f"Sources of this query: {', '.join(known)}." if known else ""
         return error_at(column, f"{place} '{shown}' cannot be resolved.", remedy=remedy)
 
 
 def _same_but_for_case(name: str, names: list[str]) -> list[str]:
-    return [f"`{each}`" for each in names if each.upper() == name.upper()]
+    return [f"`{candidate}`" for candidate in names if candidate.upper() == name.upper()]
 
 
 def error_at(node: exp.Expression, message: str, *, remedy: str = "") -> SqlError:
-    """An error with the place of the node, where the parser knew it."""
-    line, column = place_of(node)
+    """An error with the position of the node, if it is known."""
+    line, column = position_of(node)
     return SqlError(message, remedy=remedy, line=line, column=column)
 
 
 def placed(error: SqlError, node: exp.Expression) -> SqlError:
-    """The same error, with a place if it has none."""
+    """Add the position of the node to an error without position."""
     if not error.line:
-        error.line, error.column = place_of(node)
+        error.line, error.column = position_of(node)
     return error
 
 
-def place_of(node: exp.Expression) -> tuple[int, int]:
-    for each in node.walk():
-        if "line" in each.meta:
-            return int(each.meta["line"]), int(each.meta.get("col", 0))
+def position_of(node: exp.Expression) -> tuple[int, int]:
+    for child in node.walk():
+        if "line" in child.meta:
+            return int(child.meta["line"]), int(child.meta.get("col", 0))
     return 0, 0

@@ -1,8 +1,8 @@
-"""An expression, checked and typed by ksqlDB's rules, and as text that computes the same.
+"""Translates expressions: checks types by ksqlDB's rules, and makes the texts.
 
-Every part is in parentheses or a call, every name in back quotes: nothing is left to precedence.
-Two rules of ksqlDB go through all of it. What fails for a row is NULL, and the query goes on.
-And a comparison with NULL is false, not NULL: NOT (A = 1) is true for a row without A.
+Every operation in a text is in parentheses or a call, so that nothing depends on precedence; names
+are in back quotes. Two rules of ksqlDB apply everywhere. An error for a row gives NULL and does not
+fail the query. A comparison with NULL is false, not NULL: NOT (A = 1) is true if A is NULL.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ottla.rows.errors import SqlError
 from ottla.rows.types import (
     BOOLEAN,
     STRING,
-    Field,
-    Kind,
+    SqlBaseType,
+    SqlField,
     SqlType,
     array,
     map_of,
@@ -29,14 +29,14 @@ from ottla.sql.expressions.calls import call
 from ottla.sql.expressions.coercion import coerced, meet, read_literals
 from ottla.sql.expressions.literals import literal, negated
 from ottla.sql.expressions.scope import Scope, Value, error_at, placed
-from ottla.sql.spark_text import string
+from ottla.sql.spark_strings import spark_string
 from ottla.sql.syntax import format_expression
 from ottla.sql.syntax.nodes import ArrayOf, MapOf, Pair, StructOf, TypeNode
 from ottla.sql.text import Text, array_of, composed, null_text, struct_of
 
 
 def translate(node: exp.Expression, scope: Scope) -> Value:
-    """What an expression is, and its text in both languages."""
+    """The type of an expression, and its text in both languages."""
     handler = HANDLERS.get(type(node))
     if handler is None:
         raise error_at(node, f"Unsupported expression: {format_expression(node)}")
@@ -59,7 +59,7 @@ def typed(expression: exp.Expression, scope: Scope) -> SqlType:
 
 
 def to_spark(expression: exp.Expression, scope: Scope) -> str:
-    """Spark SQL for an expression; a session that runs it has been through `register_udfs`."""
+    """Spark SQL for an expression, for sessions on which `prepare_session` was called."""
     return translate(expression, scope).text.spark
 
 
@@ -69,7 +69,7 @@ def to_text(expression: exp.Expression, scope: Scope) -> Text:
 
 
 def condition(expression: exp.Expression, scope: Scope) -> Text:
-    """A WHERE or HAVING: a BOOLEAN, and false where it is NULL."""
+    """The condition of WHERE or HAVING: a BOOLEAN, with NULL as false."""
     clause = scope.clause or "WHERE"
     found = translate(expression, scope)
     if found.type is not None and found.type != BOOLEAN:
@@ -113,22 +113,22 @@ def _negative(node: exp.Expression, scope: Scope) -> Value:
 def _dereference(node: exp.Expression, scope: Scope) -> Value:
     inner = translate(node.this, scope)
     name = node.expression.name
-    if inner.type is None or inner.type.kind is not Kind.STRUCT:
+    if inner.type is None or inner.type.kind is not SqlBaseType.STRUCT:
         raise error_at(
             node,
             f"Expected STRUCT type, got: {inner.type or 'null'}",
             remedy=f"{format_expression(node.this)} has no fields.",
         )
-    for each in inner.type.fields:
-        if each.name == name:
+    for field in inner.type.fields:
+        if field.name == name:
             text = inner.text
             spark = f"{text.spark}.{spark_name(name)}"
-            return Value(each.type, Text(spark, f"field({text.python}, {name!r})"))
-    fields = ", ".join(each.name for each in inner.type.fields)
+            return Value(field.type, Text(spark, f"field({text.python}, {name!r})"))
+    fields = ", ".join(field.name for field in inner.type.fields)
     raise error_at(
         node,
         f"Could not find field '{name}' in '{format_expression(node.this)}'.",
-        remedy=f"It has the fields {fields}.",
+        remedy=f"Its fields are {fields}.",
     )
 
 
@@ -136,17 +136,17 @@ def _subscript(node: exp.Expression, scope: Scope) -> Value:
     inner = translate(node.this, scope)
     (index_node,) = node.expressions
     index = translate(index_node, scope)
-    if inner.type is None or inner.type.kind not in (Kind.ARRAY, Kind.MAP):
+    if inner.type is None or inner.type.kind not in (SqlBaseType.ARRAY, SqlBaseType.MAP):
         raise error_at(node, f"Subscript expression is not supported for {inner.type or 'null'}")
     assert inner.type.element is not None
-    if inner.type.kind is Kind.MAP:
+    if inner.type.kind is SqlBaseType.MAP:
         assert inner.type.key is not None
         key = coerced(index, inner.type.key, index_node)
         text = composed("element_at({0}, {1})", "entry({0}, {1})", inner.text, key)
         return Value(inner.type.element, text)
-    if index.type is None or index.type.kind not in (Kind.INTEGER, Kind.BIGINT):
+    if index.type is None or index.type.kind not in (SqlBaseType.INTEGER, SqlBaseType.BIGINT):
         raise error_at(index_node, f"Array index must be an INTEGER, not {index.type or 'null'}")
-    # Spark fails on index 0, and for both sides the rest is the same: from 1, or from the end.
+    # As in ksqlDB indexes start at 1, or count from the end; but Spark fails for index 0.
     spark = "try_element_at({0}, {1})"
     if not index.is_constant:
         spark = "try_element_at({0}, nullif(CAST({1} AS int), 0))"
@@ -166,28 +166,28 @@ def _cast(node: exp.Expression, scope: Scope) -> Value:
 
 
 def _case(node: exp.Expression, scope: Scope) -> Value:
-    """Both kinds: CASE WHEN condition, and CASE value WHEN value."""
+    """CASE WHEN condition, and CASE value WHEN value."""
     subject = node.this
     branches = node.args["ifs"]
     default = node.args.get("default")
-    results = [each.args["true"] for each in branches] + ([default] if default else [])
+    results = [branch.args["true"] for branch in branches] + ([default] if default else [])
     conditions = []
-    for each in branches:
-        condition_ = exp.EQ(this=subject.copy(), expression=each.this) if subject else each.this
+    for branch in branches:
+        condition_ = exp.EQ(this=subject.copy(), expression=branch.this) if subject else branch.this
         found = translate(condition_, scope)
         if found.type is not None and found.type != BOOLEAN:
             raise error_at(
-                each.this,
+                branch.this,
                 "WHEN operand type should be boolean."
-                f" Type for '{format_expression(each.this)}' is {found.type}",
+                f" Type for '{format_expression(branch.this)}' is {found.type}",
             )
         conditions.append(found.text)
-    values = [translate(each, scope) for each in results]
-    if all(each.type is None for each in values):
+    values = [translate(result, scope) for result in results]
+    if all(value.type is None for value in values):
         raise error_at(
             node,
             "Invalid Case expression. All case branches have NULL type",
-            remedy="Cast one of them, as in CAST(NULL AS STRING).",
+            remedy="Cast one of them, for example: CAST(NULL AS STRING).",
         )
     type_, texts = meet(values, results, "Invalid Case expression. Type for all branches")
     otherwise = texts.pop() if default else Text("", "None")
@@ -203,10 +203,10 @@ def _array_of(node: exp.Expression, scope: Scope) -> Value:
         raise error_at(
             node,
             "Array constructor cannot be empty. Please supply at least one element.",
-            remedy="A NULL of the wanted type does: CAST(NULL AS ARRAY<INT>).",
+            remedy="Or use NULL: CAST(NULL AS ARRAY<INT>).",
         )
-    values = [translate(each, scope) for each in node.expressions]
-    if all(each.type is None for each in values):
+    values = [translate(expression, scope) for expression in node.expressions]
+    if all(value.type is None for value in values):
         raise error_at(
             node,
             "Cannot construct an array with all NULL elements. As a workaround, you may cast a "
@@ -222,40 +222,40 @@ def _map_of(node: exp.Expression, scope: Scope) -> Value:
         raise error_at(
             node, "Map constructor cannot be empty. Please supply at least one key value pair."
         )
-    keys = [translate(each.this, scope) for each in pairs]
-    values = [translate(each.expression, scope) for each in pairs]
-    if all(each.type is None for each in keys):
+    keys = [translate(pair.this, scope) for pair in pairs]
+    values = [translate(pair.expression, scope) for pair in pairs]
+    if all(key.type is None for key in keys):
         raise error_at(node, "Cannot construct a map with all NULL keys")
-    if all(each.type is None for each in values):
+    if all(value.type is None for value in values):
         raise error_at(node, "Cannot construct a map with all NULL values")
-    key, key_texts = meet(keys, [each.this for each in pairs])
-    value, value_texts = meet(values, [each.expression for each in pairs])
+    key, key_texts = meet(keys, [pair.this for pair in pairs])
+    value, value_texts = meet(values, [pair.expression for pair in pairs])
     texts = list(zip(key_texts, value_texts, strict=True))
-    # A NULL key of a row would end the query in Spark, and in JSON it is the text "null".
+    # A NULL key would fail the query in Spark; as in JSON it becomes the text "null".
     sure = "coalesce({}, 'null')" if key == STRING else "{}"
     entries = [
-        f"struct({sure.format(one.spark)} AS `key`, {two.spark} AS `value`)" for one, two in texts
+        f"struct({sure.format(text.spark)} AS `key`, {two.spark} AS `value`)" for text, two in texts
     ]
     kept = f"filter(array({', '.join(entries)}), e -> e.`key` IS NOT NULL)"
-    python = "".join(f", ({one.python}, {two.python})" for one, two in texts)
+    python = "".join(f", ({text.python}, {two.python})" for text, two in texts)
     instead = "'null'" if key == STRING else "None"
     text = Text(f"map_from_entries({kept})", f"map_of({instead}{python})")
     return Value(map_of(key, value), text, nullable=False)
 
 
 def _struct_of(node: exp.Expression, scope: Scope) -> Value:
-    fields: list[Field] = []
+    fields: list[SqlField] = []
     texts: list[Text] = []
-    for each in node.expressions:
-        value = translate(each.expression, scope)
-        name = each.this.name
+    for expression in node.expressions:
+        value = translate(expression.expression, scope)
+        name = expression.this.name
         if any(known.name == name for known in fields):
             raise error_at(node, "Duplicate field names found in STRUCT")
-        type_ = value.type or typed(each.expression, scope)
-        fields.append(Field(name, type_))
+        type_ = value.type or typed(expression.expression, scope)
+        fields.append(SqlField(name, type_))
         texts.append(value.text)
-    made = struct_of((each.name, text) for each, text in zip(fields, texts, strict=True))
-    return Value(SqlType(Kind.STRUCT, fields=tuple(fields)), made, nullable=False)
+    made = struct_of((field.name, text) for field, text in zip(fields, texts, strict=True))
+    return Value(SqlType(SqlBaseType.STRUCT, fields=tuple(fields)), made, nullable=False)
 
 
 def _like(node: exp.Expression, scope: Scope, escape: str = "") -> Value:
@@ -264,9 +264,9 @@ def _like(node: exp.Expression, scope: Scope, escape: str = "") -> Value:
         if part.type is not None and part.type != STRING:
             raise error_at(part_node, f"LIKE needs STRINGs, not {part.type}")
     if escape:
-        matches = f"{{0}} LIKE {{1}} ESCAPE {string(escape)}"
+        matches = f"{{0}} LIKE {{1}} ESCAPE {spark_string(escape)}"
     else:
-        # Spark's own escape character would be the backslash, and ksqlDB has none.
+        # Spark's default escape character is the backslash; ksqlDB has none.
         matches = "{0} LIKE replace({1}, '\\\\', '\\\\\\\\')"
     python = f"like({{0}}, {{1}}, {escape!r})"
     text = composed(f"coalesce(({matches}), false)", python, value.text, pattern.text)
@@ -308,7 +308,7 @@ def _not(node: exp.Expression, scope: Scope) -> Value:
 
 def _between(node: exp.Expression, scope: Scope) -> Value:
     parts = [node.this, node.args["low"], node.args["high"]]
-    value, low, high = (translate(each, scope) for each in parts)
+    value, low, high = (translate(part, scope) for part in parts)
     from_low = operators.compare(
         exp.GTE(this=parts[0].copy(), expression=parts[1].copy()), value, low
     )
@@ -321,14 +321,14 @@ def _between(node: exp.Expression, scope: Scope) -> Value:
 
 def _in(node: exp.Expression, scope: Scope) -> Value:
     first = translate(node.this, scope)
-    others = [read_literals(each, first.type) for each in node.expressions]
-    values = [first, *(translate(each, scope) for each in others)]
+    others = [read_literals(expression, first.type) for expression in node.expressions]
+    values = [first, *(translate(other, scope) for other in others)]
     return operators.one_of([node.this, *others], values)
 
 
 def _is(node: exp.Expression, scope: Scope) -> Value:
     if not isinstance(node.expression, exp.Null):
-        raise error_at(node, "IS is for NULL and DISTINCT FROM only.")
+        raise error_at(node, "IS is only supported with NULL and DISTINCT FROM.")
     value = translate(node.this, scope)
     python = "({0} is None)" if value.nullable else "False"
     text = composed("({0} IS NULL)", python, value.text)
@@ -359,7 +359,7 @@ HANDLERS: Final[dict[type[exp.Expression], _Handler]] = {
     exp.Between: _between,
     exp.In: _in,
     exp.Is: _is,
-    **dict.fromkeys(operators.ARITHMETIC, _arithmetic),
-    **dict.fromkeys(operators.COMPARISONS, _compare),
-    **dict.fromkeys(operators.LOGIC, _logic),
+    **dict.fromkeys(operators.ARITHMETIC_OPERATORS, _arithmetic),
+    **dict.fromkeys(operators.COMPARISON_OPERATORS, _compare),
+    **dict.fromkeys(operators.LOGIC_OPERATORS, _logic),
 }

@@ -1,7 +1,8 @@
-"""The aggregates: as Spark computes them in a streaming query, and in Python.
+"""Aggregates, for streaming queries of Spark and in Python.
 
-All of Spark's texts work in update mode and need no order of rows: where order matters (LATEST,
-COLLECT_LIST), rows are compared by `call.order`. A session window that grows keeps that order, too.
+The texts for Spark work in update mode, and don't depend on the order in which Spark processes
+rows: if order matters (LATEST, COLLECT_LIST), rows are compared by `call.order`, which also works
+for merged session windows.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from decimal import Decimal
 from typing import Any, Final
 
 from ottla.rows.errors import SqlError
-from ottla.rows.types import Field, Kind, SqlType, array
-from ottla.sql.functions import accumulators as python
-from ottla.sql.functions.declare import numbers
-from ottla.sql.functions.sketches import CountDistinct
-from ottla.sql.functions.table import (
+from ottla.rows.types import SqlBaseType, SqlField, SqlType, array, spark_name
+from ottla.sql.functions import builtin_udafs
+from ottla.sql.functions.count_distinct import CountDistinctUdaf
+from ottla.sql.functions.function_registry import (
     Call,
     Function,
     FunctionKind,
-    MakeAggregation,
+    MakeUdaf,
     Signature,
     signature,
 )
+from ottla.sql.functions.scalar import numbers
 
 FAMILY: Final = "Aggregates"
 LIST_LIMIT: Final = "ksql.functions.collect_list.limit"
@@ -50,14 +51,14 @@ def _aggregate(
     )
 
 
-def _of_numbers(text: str, spark: str, make: MakeAggregation) -> list[Signature]:
+def _of_numbers(text: str, spark: str, make: MakeUdaf) -> list[Signature]:
     return [
-        Signature(each.parameters, each.result, spark, each.variadic, each.returns, make)
-        for each in numbers(text, spark)
+        Signature(base.parameters, base.result, spark, base.variadic, base.returns, make)
+        for base in numbers(text, spark)
     ]
 
 
-def _of_ordered(spark: str, make: MakeAggregation) -> list[Signature]:
+def _of_ordered(spark: str, make: MakeUdaf) -> list[Signature]:
     return [
         signature(f"{kind} value -> {kind}", spark, aggregation=make)
         for kind in ORDERED
@@ -66,9 +67,9 @@ def _of_ordered(spark: str, make: MakeAggregation) -> list[Signature]:
 
 
 def _zero(call: Call) -> Any:
-    if call.returns.kind is Kind.DECIMAL:
+    if call.returns.kind is SqlBaseType.DECIMAL:
         return Decimal(0).scaleb(-call.returns.scale)
-    return 0.0 if call.returns.kind is Kind.DOUBLE else 0
+    return 0.0 if call.returns.kind is SqlBaseType.DOUBLE else 0
 
 
 def _limit(call: Call, name: str) -> int | None:
@@ -81,7 +82,8 @@ def _limited(text: str, limit: int | None) -> str:
 
 
 def _collect_list(call: Call) -> str:
-    """Spark leaves NULLs out and promises no order: so each goes in with its place."""
+    """COLLECT_LIST. Spark drops NULLs and guarantees no order, so values are in structs with their
+    order."""
     places = f"collect_list(struct({call.order} AS o, {call.texts[0]} AS v))"
     by_place = "(a, b) -> CASE WHEN a.o < b.o THEN -1 WHEN a.o > b.o THEN 1 ELSE 0 END"
     values = f"transform(array_sort({places}, {by_place}), e -> e.v)"
@@ -89,20 +91,21 @@ def _collect_list(call: Call) -> str:
 
 
 def _collect_set(call: Call) -> str:
-    """In the order of the values: which came first, a set does not know. Values with maps in them,
-    which Spark does not compare, are compared as JSON."""
-    value = f"struct({call.texts[0]} AS v)"
+    """COLLECT_SET, sorted by value, because a set has no order of arrival. Values with maps inside,
+    which Spark can't compare, are compared as JSON."""
+    element = call.returns.element
+    assert element is not None
+    value = f"struct({_with_sorted_maps(call.texts[0], element)} AS v)"
     taken = "e.v"
-    if not _orderable(call.returns):
-        assert call.returns.element is not None
-        taken = f"from_json(e, 'v {call.returns.element.spark}').v"
+    if not _orderable(element):
+        taken = f"from_json(e, 'v {element.spark}').v"
         value = f"to_json({value}, map('ignoreNullFields', 'false'))"
     values = f"transform(array_sort(collect_set({value})), e -> {taken})"
     return _limited(values, _limit(call, SET_LIMIT))
 
 
 def _correlation(call: Call) -> str:
-    """By ksqlDB's own formula, whose last digits are others than those of Spark's corr."""
+    """ksqlDB's formula, whose last digits differ from those of Spark's corr."""
     one, two = call.texts
     x, y = f"IF({two} IS NULL, NULL, {one})", f"IF({one} IS NULL, NULL, {two})"
     count = f"count({x})"
@@ -114,13 +117,13 @@ def _correlation(call: Call) -> str:
 
 
 def _ignores_nulls(call: Call) -> bool:
-    """The last argument, where it is a BOOLEAN; without one they are ignored."""
+    """The last argument, if it is a BOOLEAN; the default is true."""
     last = call.constants[-1]
     return last if isinstance(last, bool) else True
 
 
 def _wanted(call: Call) -> int | None:
-    """How many: the second argument, where it is a number."""
+    """The number of values: the second argument, if it is a number."""
     if len(call.constants) < 2 or isinstance(call.constants[1], bool):
         return None
     return _positive(call.constants[1])
@@ -128,7 +131,7 @@ def _wanted(call: Call) -> int | None:
 
 def _positive(count: Any) -> int:
     if not isinstance(count, int) or count < 1:
-        raise SqlError("How many values are wanted must be at least 1.")
+        raise SqlError("The number of values must be at least 1.")
     return count
 
 
@@ -139,15 +142,15 @@ def _by_offset(call: Call, *, latest: bool) -> str:
     count = _wanted(call)
     if count is None:
         return f"{chosen}({value}, {order})"
-    # In a struct, for a bare NULL would not be taken up into the array.
+    # In a struct, because Spark drops NULLs from the array.
     found = f"{chosen}(struct({value} AS v), {order}, {count})"
     in_order = f"reverse({found})" if latest else found
     return f"coalesce(transform({in_order}, e -> e.v), array())"
 
 
-def _python_by_offset(call: Call, *, latest: bool) -> python.ByOffset:
+def _python_by_offset(call: Call, *, latest: bool) -> builtin_udafs.ByOffsetUdaf:
     count = _wanted(call)
-    return python.ByOffset(latest, count or 1, count is None, _ignores_nulls(call))
+    return builtin_udafs.ByOffsetUdaf(latest, count or 1, count is None, _ignores_nulls(call))
 
 
 def _by_offset_signatures(*, latest: bool) -> list[Signature]:
@@ -171,10 +174,10 @@ def _top(call: Call) -> str:
     value, *others = call.texts[:-1]
     count = _positive(call.constants[-1])
     fields = [f"'sort_col', {value}"]
-    fields += [f"'col{place}', {text}" for place, text in enumerate(others)]
+    fields += [f"'col{index}', {text}" for index, text in enumerate(others)]
     if not others:
         return f"coalesce(max_by({value}, {value}, {count}), array())"
-    # Of two that are as large the earlier one comes first: its place is the larger below zero.
+    # Of equal values the earlier one comes first, so its order is negated.
     place = call.order.replace("`R", "-`R")
     order = f"IF({value} IS NULL, NULL, struct({value}, {place}))"
     taken = f"named_struct({', '.join(fields)})"
@@ -182,12 +185,14 @@ def _top(call: Call) -> str:
 
 
 def _top_type(types: Sequence[SqlType | None]) -> SqlType:
-    fields = ["sort_col", *(f"col{place}" for place in range(len(types) - 2))]
-    known = [each for each in types[:-1] if each is not None]
+    fields = ["sort_col", *(f"col{index}" for index in range(len(types) - 2))]
+    known = [type_ for type_ in types[:-1] if type_ is not None]
     if len(known) < len(types) - 1:
-        raise SqlError("TOPK can't take a bare NULL.", remedy="CAST it to the type that is meant.")
+        raise SqlError("TOPK does not accept an untyped NULL.", remedy="CAST it to a type.")
     pairs = zip(fields, known, strict=True)
-    return array(SqlType(Kind.STRUCT, fields=tuple(Field(name, each) for name, each in pairs)))
+    return array(
+        SqlType(SqlBaseType.STRUCT, fields=tuple(SqlField(name, type_) for name, type_ in pairs))
+    )
 
 
 def _top_distinct(call: Call) -> str:
@@ -196,17 +201,38 @@ def _top_distinct(call: Call) -> str:
 
 
 def _attr(call: Call) -> str:
-    """Smallest and largest are the same; a NULL is a value like others here."""
+    """ATTR: the minimum equals the maximum; NULL counts as a value here."""
     value = f"struct({call.texts[0]} AS v)"
     if _orderable(call.returns):
         return f"IF(min({value}) <=> max({value}), min({value}).v, NULL)"
-    text = f"struct(to_json({value}) AS v)"
+    text = f"to_json(struct({_with_sorted_maps(call.texts[0], call.returns)} AS v))"
     return f"IF(min({text}) <=> max({text}), first({value}).v, NULL)"
 
 
 def _orderable(type_: SqlType) -> bool:
-    inner = [type_.element] if type_.element else [each.type for each in type_.fields]
-    return type_.kind is not Kind.MAP and all(_orderable(each) for each in inner)
+    inner = [type_.element] if type_.element else [field.type for field in type_.fields]
+    return type_.kind is not SqlBaseType.MAP and all(_orderable(inner_type) for inner_type in inner)
+
+
+def _with_sorted_maps(text: str, type_: SqlType, depth: int = 0) -> str:
+    """The value with the entries of its maps in the order of their keys: equal maps may have come
+    with their entries in different orders, which their JSON would show."""
+    if _orderable(type_):
+        return text
+    name = f"e{depth}"
+    if type_.kind is SqlBaseType.STRUCT:
+        fields = (
+            f"{_with_sorted_maps(f'({text}).{spark_name(field.name)}', field.type, depth)}"
+            f" AS {spark_name(field.name)}"
+            for field in type_.fields
+        )
+        return f"IF({text} IS NULL, NULL, struct({', '.join(fields)}))"
+    assert type_.element is not None
+    if type_.kind is SqlBaseType.ARRAY:
+        return f"transform({text}, {name} -> {_with_sorted_maps(name, type_.element, depth + 1)})"
+    value = _with_sorted_maps(f"({text})[{name}]", type_.element, depth + 1)
+    entries = f"transform(array_sort(map_keys({text})), {name} -> struct({name}, {value}))"
+    return f"map_from_entries({entries})"
 
 
 HISTOGRAM_TEXT: Final = (
@@ -218,40 +244,42 @@ HISTOGRAM_TEXT: Final = (
 COUNTING: Final = (
     _aggregate(
         "COUNT",
-        "How many rows there are, or how many of them have a value that is not NULL.",
+        "The number of rows, or of values that are not NULL.",
         [
-            signature("-> BIGINT", "count(*)", aggregation=lambda _: python.Count()),
-            signature("T value -> BIGINT", "count({0})", aggregation=lambda _: python.Count()),
+            signature("-> BIGINT", "count(*)", aggregation=lambda _: builtin_udafs.CountUdaf()),
+            signature(
+                "T value -> BIGINT", "count({0})", aggregation=lambda _: builtin_udafs.CountUdaf()
+            ),
         ],
         on_tables=True,
     ),
     _aggregate(
         "COUNT_DISTINCT",
-        "How many different values there are, about: it may be off by a few in a hundred.",
+        "The approximate number of distinct values, with an error of a few percent.",
         [
             signature(
                 "T value -> BIGINT",
                 "approx_count_distinct({0})",
-                aggregation=lambda _: CountDistinct(),
+                aggregation=lambda _: CountDistinctUdaf(),
             )
         ],
     ),
     _aggregate(
         "HISTOGRAM",
-        "How often each text comes, as a map; of more than 1000 texts only the first count.",
+        "The number of occurrences of each text, as a map of at most 1000 texts.",
         [
             signature(
                 "STRING value -> MAP<STRING, BIGINT>",
                 HISTOGRAM_TEXT,
-                aggregation=lambda _: python.Histogram(),
+                aggregation=lambda _: builtin_udafs.HistogramUdaf(),
             )
         ],
         on_tables=True,
     ),
     _aggregate(
         "ATTR",
-        "The value, if all rows have the same; else NULL.",
-        [signature("T value -> T", _attr, aggregation=lambda _: python.Attr())],
+        "The value, if it is the same in all rows; else NULL.",
+        [signature("T value -> T", _attr, aggregation=lambda _: builtin_udafs.AttrUdaf())],
         on_tables=True,
     ),
 )
@@ -260,31 +288,37 @@ STATISTICS: Final = (
     _aggregate(
         "AVG",
         "The mean of the values that are not NULL.",
-        [signature("DOUBLE value -> DOUBLE", "avg({0})", aggregation=lambda _: python.Average())],
+        [
+            signature(
+                "DOUBLE value -> DOUBLE",
+                "avg({0})",
+                aggregation=lambda _: builtin_udafs.AverageUdaf(),
+            )
+        ],
         on_tables=True,
     ),
     _aggregate(
         "CORRELATION",
-        "Pearson's correlation of two columns; NaN where there is none. Rows with a NULL in one "
-        "of them do not count.",
+        "Pearson's correlation of two columns; NaN if it is undefined. Rows with a NULL are "
+        "ignored.",
         [
             signature(
                 "DOUBLE x, DOUBLE y -> DOUBLE",
                 _correlation,
-                aggregation=lambda _: python.Correlation(),
+                aggregation=lambda _: builtin_udafs.CorrelationUdaf(),
             )
         ],
         on_tables=True,
     ),
     _aggregate(
         "STDDEV_SAMP",
-        "The square of the sample standard deviation: ksqlDB's has been that since it was made. "
+        "The sample variance: ksqlDB's function has always returned the square of the deviation. "
         "STDDEV_SAMPLE is the deviation itself.",
         [
             signature(
                 "DOUBLE value -> DOUBLE",
                 "coalesce(var_samp({0}), 0.0D)",
-                aggregation=lambda _: python.Spread(root=False),
+                aggregation=lambda _: builtin_udafs.VarianceUdaf(root=False),
             )
         ],
         on_tables=True,
@@ -296,7 +330,7 @@ STATISTICS: Final = (
             signature(
                 "DOUBLE value -> DOUBLE",
                 "coalesce(stddev_samp({0}), 0.0D)",
-                aggregation=lambda _: python.Spread(root=True),
+                aggregation=lambda _: builtin_udafs.VarianceUdaf(root=True),
             )
         ],
         on_tables=True,
@@ -307,7 +341,7 @@ STATISTICS: Final = (
         _of_numbers(
             "N value -> N",
             "coalesce(CAST(sum({0}) AS {type}), CAST(0 AS {type}))",
-            lambda call: python.Sum(_zero(call)),
+            lambda call: builtin_udafs.SumUdaf(_zero(call)),
         ),
         on_tables=True,
     ),
@@ -319,7 +353,7 @@ STATISTICS: Final = (
                 f"ARRAY<{kind}> values -> {kind}",
                 "coalesce(CAST(sum(aggregate(filter({0}, x -> x IS NOT NULL), "
                 "CAST(0 AS {type}), (s, x) -> s + x)) AS {type}), CAST(0 AS {type}))",
-                aggregation=lambda call: python.Sum(_zero(call), of_lists=True),
+                aggregation=lambda call: builtin_udafs.SumUdaf(_zero(call), of_lists=True),
             )
             for kind in ("INTEGER", "BIGINT", "DOUBLE")
         ],
@@ -330,46 +364,50 @@ STATISTICS: Final = (
 CHOOSING: Final = (
     _aggregate(
         "COLLECT_LIST",
-        "All values as an array, NULLs too.",
+        "All values as an array, including NULLs.",
         [
             signature(
                 "T value -> ARRAY<T>",
                 _collect_list,
-                aggregation=lambda call: python.CollectList(_limit(call, LIST_LIMIT)),
+                aggregation=lambda call: builtin_udafs.CollectListUdaf(_limit(call, LIST_LIMIT)),
             )
         ],
         on_tables=True,
     ),
     _aggregate(
         "COLLECT_SET",
-        "All different values as an array, in the order of the values on Spark, else as they came.",
+        "All distinct values as an array, sorted on Spark, else in order of arrival.",
         [
             signature(
                 "T value -> ARRAY<T>",
                 _collect_set,
-                aggregation=lambda call: python.CollectSet(_limit(call, SET_LIMIT)),
+                aggregation=lambda call: builtin_udafs.CollectSetUdaf(_limit(call, SET_LIMIT)),
             )
         ],
     ),
     _aggregate(
         "EARLIEST_BY_OFFSET",
-        "The value of the first row, or of the first `count` rows. NULLs do not count, unless "
+        "The value of the first row, or of the first `count` rows. NULLs are ignored unless "
         "`ignoreNulls` is false.",
         _by_offset_signatures(latest=False),
         constants=(1, 2),
     ),
     _aggregate(
         "LATEST_BY_OFFSET",
-        "The value of the last row, or of the last `count` rows. NULLs do not count, unless "
+        "The value of the last row, or of the last `count` rows. NULLs are ignored unless "
         "`ignoreNulls` is false.",
         _by_offset_signatures(latest=True),
         constants=(1, 2),
     ),
     _aggregate(
-        "MAX", "The largest value.", _of_ordered("max({0})", lambda _: python.Extreme(max, "MAX"))
+        "MAX",
+        "The largest value.",
+        _of_ordered("max({0})", lambda _: builtin_udafs.ExtremeUdaf(max, "MAX")),
     ),
     _aggregate(
-        "MIN", "The smallest value.", _of_ordered("min({0})", lambda _: python.Extreme(min, "MIN"))
+        "MIN",
+        "The smallest value.",
+        _of_ordered("min({0})", lambda _: builtin_udafs.ExtremeUdaf(min, "MIN")),
     ),
     _aggregate(
         "TOPK",
@@ -378,13 +416,13 @@ CHOOSING: Final = (
             signature(
                 "T value, INTEGER k -> ARRAY<T>",
                 _top,
-                aggregation=lambda call: python.TopK(call.constants[-1]),
+                aggregation=lambda call: builtin_udafs.TopKUdaf(call.constants[-1]),
             ),
             signature(
                 "T value, ANY... others, INTEGER k -> ARRAY<T>",
                 _top,
                 returns=_top_type,
-                aggregation=lambda call: python.TopK(
+                aggregation=lambda call: builtin_udafs.TopKUdaf(
                     call.constants[-1], others=len(call.texts) - 2
                 ),
             ),
@@ -393,12 +431,12 @@ CHOOSING: Final = (
     ),
     _aggregate(
         "TOPKDISTINCT",
-        "The k largest different values.",
+        "The k largest distinct values.",
         [
             signature(
                 "T value, INTEGER k -> ARRAY<T>",
                 _top_distinct,
-                aggregation=lambda call: python.TopK(call.constants[1], distinct=True),
+                aggregation=lambda call: builtin_udafs.TopKUdaf(call.constants[1], distinct=True),
             )
         ],
         constants=(1,),
@@ -408,4 +446,4 @@ CHOOSING: Final = (
 AGGREGATES: Final = (*COUNTING, *STATISTICS, *CHOOSING)
 
 GROWING: Final = frozenset({"COLLECT_LIST", "COLLECT_SET", "HISTOGRAM", "TOPKDISTINCT"})
-"""Those whose state in Spark grows with the rows of a group, or with their different values."""
+"""Aggregates whose state in Spark grows with the rows or distinct values of a group."""

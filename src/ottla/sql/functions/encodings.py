@@ -1,4 +1,4 @@
-"""Bytes as text and numbers, and back."""
+"""Encodings of bytes as text and numbers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.rows.errors import SqlError
-from ottla.sql.functions.declare import scalar, signature
+from ottla.sql.functions.function_registry import Call, Signature
 from ottla.sql.functions.python import encodings as python
 from ottla.sql.functions.python.strings import md5
-from ottla.sql.functions.table import Call, Signature
+from ottla.sql.functions.scalar import scalar, signature
 
 FAMILY: Final = "Bytes"
 ENCODINGS: Final = ("hex", "utf8", "ascii", "base64")
@@ -20,15 +20,16 @@ _HEX: Final = (
     (r"^[xX]\'(([0-9A-Fa-f]{2})*)\'$", 1),
     (r"^([0-9A-Fa-f]{2})*$", 0),
 )
-"""Digits two by two, bare or as X'...'; behind 0x there may be one too few."""
+"""Pairs of hex digits, bare or as X'...'; after 0x the number of digits may be odd."""
 
 
 def _bytes_of(text: str, encoding: str) -> str:
     match encoding:
         case "hex":
             cases = " ".join(
-                f"WHEN {text} RLIKE '{each}' THEN unhex(regexp_extract({text}, '{each}', {group}))"
-                for each, group in _HEX
+                f"WHEN {text} RLIKE '{pattern}'"
+                f" THEN unhex(regexp_extract({text}, '{pattern}', {group}))"
+                for pattern, group in _HEX
             )
             return f"CASE {cases} END"
         case "base64":
@@ -51,10 +52,10 @@ def _text_of(bytes_: str, encoding: str) -> str:
             return f"make_valid_utf8(CAST({bytes_} AS string))"
 
 
-def _by_encoding(call: Call, place: int, of: Callable[[str, str], str], value: str = "") -> str:
-    """The text for the encoding that the argument names; for a column, one of four by each row."""
+def _by_encoding(call: Call, index: int, of: Callable[[str, str], str], value: str = "") -> str:
+    """The text for the encoding in an argument; for a column, a CASE over all encodings."""
     value = value or call.texts[0]
-    named = call.constants[place]
+    named = call.constants[index]
     if isinstance(named, str):
         if named.lower() not in ENCODINGS:
             raise SqlError(
@@ -62,13 +63,13 @@ def _by_encoding(call: Call, place: int, of: Callable[[str, str], str], value: s
                 remedy=f"There are {', '.join(ENCODINGS)}.",
             )
         return of(value, named.lower())
-    cases = " ".join(f"WHEN '{each}' THEN {of(value, each)}" for each in ENCODINGS)
-    return f"CASE lower({call.texts[place]}) {cases} END"
+    cases = " ".join(f"WHEN '{encoding}' THEN {of(value, encoding)}" for encoding in ENCODINGS)
+    return f"CASE lower({call.texts[index]}) {cases} END"
 
 
 def _encode(call: Call) -> str:
-    """NULL for an encoding that there is not, as in ksqlDB."""
-    if not all(_is_known(each) for each in call.constants[1:]):
+    """ENCODE; NULL for an unknown encoding, as in ksqlDB."""
+    if not all(_is_known(constant) for constant in call.constants[1:]):
         return "CAST(NULL AS string)"
     bytes_ = _by_encoding(call, 1, _bytes_of)
     return _by_encoding(call, 2, _text_or_small_hex, bytes_)
@@ -84,7 +85,7 @@ def _text_or_small_hex(bytes_: str, encoding: str) -> str:
 
 
 def _number(size: int, spark: str, type_: str, compute: Callable[..., Any]) -> list[Signature]:
-    """`spark` makes a number of the hex digits of bytes in big-endian order."""
+    """`spark` converts hex digits in big-endian order to a number."""
 
     def of(bytes_: str) -> str:
         return f"CASE WHEN length({{0}}) = {size} THEN {spark.format(bytes_)} END"
@@ -111,27 +112,27 @@ _DOUBLE: Final = (
 )
 
 _ORDERS: Final = (
-    "NULL where they are not as many. The order is BIG_ENDIAN unless LITTLE_ENDIAN is said."
+    "NULL for another number of bytes. The order is BIG_ENDIAN (default) or LITTLE_ENDIAN."
 )
 
 BYTES: Final = (
     scalar(
         "BIGINT_FROM_BYTES",
         FAMILY,
-        f"The BIGINT that 8 bytes are. {_ORDERS}",
-        *_number(8, _LONG, "BIGINT", python.bigint),
+        f"8 bytes as a BIGINT. {_ORDERS}",
+        *_number(8, _LONG, "BIGINT", python.bigint_from_bytes),
     ),
     scalar(
         "DOUBLE_FROM_BYTES",
         FAMILY,
-        f"The DOUBLE that 8 bytes are. {_ORDERS}",
-        *_number(8, _DOUBLE, "DOUBLE", python.double),
+        f"8 bytes as a DOUBLE. {_ORDERS}",
+        *_number(8, _DOUBLE, "DOUBLE", python.double_from_bytes),
     ),
     scalar(
         "ENCODE",
         FAMILY,
-        "Text in one encoding, written in another: `hex`, `utf8`, `ascii`, `base64`.",
-        signature("STRING value, STRING from, STRING to -> STRING", _encode, python=python.encoded),
+        "Converts text from one encoding to another: `hex`, `utf8`, `ascii`, `base64`.",
+        signature("STRING value, STRING from, STRING to -> STRING", _encode, python=python.encode),
     ),
     scalar(
         "FROM_BYTES",
@@ -146,8 +147,8 @@ BYTES: Final = (
     scalar(
         "INT_FROM_BYTES",
         FAMILY,
-        f"The INTEGER that 4 bytes are. {_ORDERS}",
-        *_number(4, _INT, "INTEGER", python.integer),
+        f"4 bytes as an INTEGER. {_ORDERS}",
+        *_number(4, _INT, "INTEGER", python.int_from_bytes),
     ),
     scalar(
         "MD5",
@@ -158,7 +159,7 @@ BYTES: Final = (
     scalar(
         "TO_BYTES",
         FAMILY,
-        "The bytes that a text stands for: `hex`, `utf8`, `ascii` or `base64`.",
+        "The bytes of a text in an encoding: `hex`, `utf8`, `ascii` or `base64`.",
         signature(
             "STRING value, STRING encoding -> BYTES",
             lambda call: _by_encoding(call, 1, _bytes_of),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.sql.functions.declare import scalar, signature
-from ottla.sql.functions.python import containers as python
+from ottla.sql.functions.python import arrays
 from ottla.sql.functions.python_form import with_nulls
+from ottla.sql.functions.scalar import scalar, signature
 
 FAMILY: Final = "Lambdas"
 
@@ -25,45 +25,45 @@ LAMBDAS: Final = (
         signature(
             "ARRAY<T> array, LAMBDA(T) => BOOLEAN condition -> ARRAY<T>",
             "filter({0}, {v0} -> coalesce({1}, false))",
-            python=python.filtered,
+            python=arrays.filter_array,
         ),
         signature(
             "MAP<K, V> map, LAMBDA(K, V) => BOOLEAN condition -> MAP<K, V>",
             "map_filter({0}, ({v0}, {v1}) -> coalesce({1}, false))",
-            python=python.filtered_map,
+            python=arrays.filter_map,
         ),
     ),
     scalar(
         "REDUCE",
         FAMILY,
-        "One value of a whole collection: the lambda gets what there is so far (first the state "
-        "that is given) and one element after the other.",
+        "Reduces a collection to one value: the lambda gets the state so far, at first `state`, "
+        "and each element in turn.",
         signature(
             "ARRAY<T> array, S state, LAMBDA(S, T) => S step -> S",
             "IF({0} IS NULL, {1}, aggregate({0}, {1}, ({v0}, {v1}) -> {2}))",
-            python=with_nulls(python.reduced),
+            python=with_nulls(arrays.reduce_array),
         ),
         signature(
             "MAP<K, V> map, S state, LAMBDA(S, K, V) => S step -> S",
             "IF({0} IS NULL, {1}, aggregate(map_entries({0}), {1}, ({v0}, {v1}) -> {2}))",
             variables=("{v0}", "{v1}.key", "{v1}.value"),
-            python=with_nulls(python.reduced_map),
+            python=with_nulls(arrays.reduce_map),
         ),
     ),
     scalar(
         "TRANSFORM",
         FAMILY,
-        "What the lambda makes of each element; for a map, one lambda makes the keys and one the "
-        "values.",
+        "The results of the lambda for all elements; for a map, one lambda makes the keys and one "
+        "the values.",
         signature(
             "ARRAY<T> array, LAMBDA(T) => U make -> ARRAY<U>",
             "transform({0}, {v0} -> {1})",
-            python=python.transformed,
+            python=arrays.transform_array,
         ),
         signature(
             "MAP<K, V> map, LAMBDA(K, V) => L key, LAMBDA(K, V) => U value -> MAP<L, U>",
             _TRANSFORMED,
-            python=python.transformed_map,
+            python=arrays.transform_map,
         ),
     ),
 )

@@ -1,17 +1,17 @@
-"""NULL, and what to do about it."""
+"""Functions for NULL."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.sql.functions.declare import scalar, signature
 from ottla.sql.functions.python_form import with_nulls
+from ottla.sql.functions.scalar import scalar, signature
 
 FAMILY: Final = "Nulls"
 
 
 def _first(*values: Any) -> Any:
-    return next((each for each in values if each is not None), None)
+    return next((value for value in values if value is not None), None)
 
 
 def _unless_equal(value: Any, other: Any) -> Any:
@@ -26,7 +26,7 @@ NULLS: Final = (
     scalar(
         "AS_VALUE",
         FAMILY,
-        "A copy of a key column, as a column of the value.",
+        "A copy of a key column as a value column.",
         signature("T key -> T", "{0}", python=_itself),
     ),
     scalar(
@@ -38,7 +38,7 @@ NULLS: Final = (
     scalar(
         "IFNULL",
         FAMILY,
-        "The expression, or the other value where it is NULL.",
+        "The expression, or the other value if it is NULL.",
         signature(
             "T expression, T otherwise -> T", "coalesce({0}, {1})", python=with_nulls(_first)
         ),
@@ -46,7 +46,7 @@ NULLS: Final = (
     scalar(
         "NULLIF",
         FAMILY,
-        "NULL where the two are equal, else the first.",
+        "NULL if both are equal, else the first.",
         signature(
             "T expression, T other -> T", "nullif({0}, {1})", python=with_nulls(_unless_equal)
         ),

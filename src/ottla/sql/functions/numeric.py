@@ -1,4 +1,4 @@
-"""Numbers."""
+"""Numeric functions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.rows.types import Kind, SqlType, decimal
-from ottla.sql.functions.declare import numbers, scalar, signature
+from ottla.rows.types import SqlBaseType, SqlType, decimal
+from ottla.sql.functions.function_registry import Call, Function
 from ottla.sql.functions.python import numbers as python
 from ottla.sql.functions.python_form import by_types, with_nulls
-from ottla.sql.functions.table import Call, Function
+from ottla.sql.functions.scalar import numbers, scalar, signature
 
 FAMILY: Final = "Numeric"
 NAN: Final = "CAST('NaN' AS double)"
@@ -18,20 +18,20 @@ MINUS_INFINITY: Final = "CAST('-Infinity' AS double)"
 KILOMETRES: Final = "6371.0D"
 MILES: Final = "3959.0D"
 WHOLE_FROM: Final = "4503599627370496.0D"
-"""From here on a DOUBLE has no digits after the point."""
+"""DOUBLEs from here on have no digits after the point."""
 
 
 def _scaled(call: Call, rule: str) -> str:
-    """Rounding in decimals: in binary, 1.005 is not halfway between anything."""
+    """Round as DECIMAL, because 1.005 is not exact in binary."""
     value, scale = call.texts[0], call.constants[1]
     type_ = call.types[0]
     assert type_ is not None
     if not isinstance(scale, int):
         return f"CAST(round({value}, {call.texts[1]}) AS {call.returns.spark})"
-    exact = f"CAST({value} AS decimal(38,18))" if type_.kind is Kind.DOUBLE else value
+    exact = f"CAST({value} AS decimal(38,18))" if type_.kind is SqlBaseType.DOUBLE else value
     text = rule.format(exact, scale=scale, half=f"CAST('5e{-scale - 1}' AS decimal(38,18))")
     cast = f"CAST({text} AS {call.returns.spark})"
-    return f"coalesce({cast}, {value})" if type_.kind is Kind.DOUBLE else cast
+    return f"coalesce({cast}, {value})" if type_.kind is SqlBaseType.DOUBLE else cast
 
 
 def _round(call: Call) -> str:
@@ -43,12 +43,12 @@ def _truncate(call: Call) -> str:
 
 
 def _to_whole(spark: str) -> Callable[[Call], str]:
-    """CEIL or FLOOR. Spark's are BIGINTs, which have no NaN and are too small for large DOUBLEs."""
+    """CEIL or FLOOR. Spark's return BIGINTs, which have no NaN and can't hold large DOUBLEs."""
 
     def of(call: Call) -> str:
         (value,) = call.texts
         made = f"CAST({spark}({value}) AS {call.returns.spark})"
-        if call.returns.kind is not Kind.DOUBLE:
+        if call.returns.kind is not SqlBaseType.DOUBLE:
             return made
         return f"IF(isnan({value}) OR abs({value}) >= {WHOLE_FROM}, {value}, {made})"
 
@@ -99,27 +99,26 @@ ROUNDING: Final = (
     scalar(
         "ABS",
         FAMILY,
-        "The number without its sign.",
+        "The absolute value.",
         *numbers("N value -> N", "abs({0})", python=by_types(python.absolute)),
     ),
     scalar(
         "CEIL",
         FAMILY,
-        "The smallest whole number that is not below the value, in the value's type.",
+        "The smallest integer that is not less than the value, in the value's type.",
         *numbers("N value -> N", _to_whole("ceil"), python=by_types(python.rounded_up)),
     ),
     scalar(
         "FLOOR",
         FAMILY,
-        "The largest whole number that is not above the value, in the value's type.",
+        "The largest integer that is not greater than the value, in the value's type.",
         *numbers("N value -> N", _to_whole("floor"), python=by_types(python.rounded_down)),
     ),
     scalar(
         "ROUND",
         FAMILY,
-        "The nearest number with `scale` digits after the point (none if it is left out; before "
-        "the point if negative). What lies in the middle goes up. A DOUBLE without scale becomes "
-        "a BIGINT.",
+        "Rounds to `scale` digits after the point (default: 0; before the point if negative), and "
+        "half up. A DOUBLE without scale becomes a BIGINT.",
         signature("INTEGER value -> INTEGER", "{0}", python=int),
         signature("BIGINT value -> BIGINT", "{0}", python=int),
         signature(
@@ -141,8 +140,8 @@ ROUNDING: Final = (
     scalar(
         "TRUNC",
         FAMILY,
-        "The number cut off after `scale` digits behind the point (none if it is left out; before "
-        "the point if negative), towards zero. A DOUBLE without scale becomes a BIGINT.",
+        "Truncates towards zero to `scale` digits after the point (default: 0; before the point if "
+        "negative). A DOUBLE without scale becomes a BIGINT.",
         signature("INTEGER value -> INTEGER", "{0}", python=int),
         signature("BIGINT value -> BIGINT", "{0}", python=int),
         signature(
@@ -162,21 +161,21 @@ ROUNDING: Final = (
     scalar(
         "SIGN",
         FAMILY,
-        "-1, 0 or 1: whether the number is below, at or above zero.",
+        "The sign of a number: -1, 0 or 1.",
         *numbers("N value -> INTEGER", "CAST(sign({0}) AS int)", python=python.sign),
     ),
 )
 
 POWERS: Final = (
     _of_double("CBRT", "cbrt({0})", "The cube root.", math.cbrt),
-    _of_double("EXP", "exp({0})", "e to that power.", math.exp),
+    _of_double("EXP", "exp({0})", "e raised to the value.", math.exp),
     _of_double(
         "LN", LN, "The natural logarithm: NaN below zero, -Infinity at zero.", python.logarithm
     ),
     scalar(
         "LOG",
         FAMILY,
-        "The logarithm of a value to a base, or the natural one: NaN where there is none, "
+        "The logarithm of a value to a base, or the natural one: NaN if it is undefined, "
         "-Infinity for zero.",
         signature("DOUBLE value -> DOUBLE", LN, python=python.logarithm),
         signature("DOUBLE base, DOUBLE value -> DOUBLE", LOG_BASE, python=python.logarithm_to),
@@ -184,7 +183,7 @@ POWERS: Final = (
     scalar(
         "POWER",
         FAMILY,
-        "The base to the power of the exponent; Infinity where that is too much for a DOUBLE.",
+        "The base raised to the exponent; Infinity if that is too large for a DOUBLE.",
         signature("DOUBLE base, DOUBLE exponent -> DOUBLE", "pow({0}, {1})", python=python.power),
     ),
     _of_double("SQRT", "sqrt({0})", "The square root: NaN below zero.", math.sqrt),
@@ -223,8 +222,8 @@ OTHERS: Final = (
     scalar(
         "GEO_DISTANCE",
         FAMILY,
-        "The distance of two points on earth, given in degrees, along a great circle: in "
-        "kilometres (`KM`), or in miles (`MI`, `MILES`).",
+        "The great-circle distance of two points on earth, given in degrees: in kilometers (`KM`) "
+        "or in miles (`MI`, `MILES`).",
         signature(
             "DOUBLE lat1, DOUBLE lon1, DOUBLE lat2, DOUBLE lon2 -> DOUBLE",
             _distance(KILOMETRES),
@@ -255,7 +254,7 @@ OTHERS: Final = (
     scalar(
         "RANDOM",
         FAMILY,
-        "A random number from 0 up to 1.",
+        "A random number from 0 (inclusive) to 1 (exclusive).",
         signature("-> DOUBLE", "rand()", python=python.random_number),
     ),
 )

@@ -1,9 +1,8 @@
-"""What a signature says about types, and whether arguments fit it.
+"""Type patterns: the types in signatures, and matching arguments with them.
 
-A pattern is written as in ksqlDB's documentation: `ARRAY<T>`, `MAP<K, V>`, `DECIMAL` (of any size;
-`DECIMAL(6, 2)` of that one), `INTERVAL` (a unit such as DAYS), `LAMBDA(K, V) => U`, `ANY`. One
-capital letter stands for a type that the arguments decide; where several arguments have a word in
-it, the widest wins.
+A pattern is written as in ksqlDB's documentation: `ARRAY<T>`, `MAP<K, V>`, `DECIMAL` (of any
+precision; `DECIMAL(6, 2)` of this one), `INTERVAL` (a unit such as DAYS), `LAMBDA(K, V) => U`,
+`ANY`. A single capital letter is a variable, which is bound to the widest type of its arguments.
 """
 
 from __future__ import annotations
@@ -13,31 +12,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from ottla.rows.types import NUMBERS, Field, Kind, SqlType, array, decimal, map_of
-from ottla.sql.widening import can_widen, common_type, decimal_of, distance
+from ottla.rows.types import NUMBERS, SqlBaseType, SqlField, SqlType, array, decimal, map_of
+from ottla.sql.widening import can_widen, common_type, decimal_of, widening_distance
 
 SAME_DECIMAL: Final = "DECIMAL"
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
-    """`inner`: an ARRAY's element, a MAP's key and value, a LAMBDA's arguments and result."""
+class TypePattern:
+    """`inner`: the element of an ARRAY, key and value of a MAP, arguments and result of a
+    LAMBDA."""
 
     name: str
-    inner: tuple[Pattern, ...] = ()
+    inner: tuple[TypePattern, ...] = ()
     names: tuple[str, ...] = ()
     size: SqlType | None = None
 
     def __str__(self) -> str:
         if self.name == "LAMBDA":
-            arguments = ", ".join(str(each) for each in self.inner[:-1])
+            arguments = ", ".join(str(parameter) for parameter in self.inner[:-1])
             return f"LAMBDA ({arguments}) => {self.inner[-1]}"
         if self.name == "STRUCT":
             fields = zip(self.names, self.inner, strict=True)
-            return f"STRUCT<{', '.join(f'{name} {each}' for name, each in fields)}>"
+            return f"STRUCT<{', '.join(f'{name} {field}' for name, field in fields)}>"
         if self.size is not None:
             return str(self.size)
-        inner = f"<{', '.join(str(each) for each in self.inner)}>" if self.inner else ""
+        inner = f"<{', '.join(str(inner) for inner in self.inner)}>" if self.inner else ""
         return self.name + inner
 
     @property
@@ -47,7 +47,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class LambdaShape:
-    """An argument that is a lambda: all that is known of it before its arguments are."""
+    """An argument that is a lambda, before the types of its arguments are known."""
 
     arity: int
 
@@ -64,17 +64,17 @@ class UnitShape:
 
 
 Shape: TypeAlias = SqlType | LambdaShape | UnitShape | None
-"""What is known of an argument; None is a bare NULL."""
+"""What is known about an argument; None for an untyped NULL."""
 
 
 @dataclass(slots=True)
 class Bound:
-    """The types that letters stand for, as arguments are looked at one after the other."""
+    """The types of variables, bound while arguments are matched in order."""
 
     types: dict[str, SqlType] = field(default_factory=dict)
 
     def bind(self, name: str, type_: SqlType) -> int | None:
-        """What it costs to read the argument so; None where it does not fit."""
+        """Bind a variable; return the cost of widening, or None if the type does not fit."""
         known = self.types.get(name)
         if known is None:
             self.types[name] = type_
@@ -86,8 +86,8 @@ class Bound:
         return 0 if wider == known == type_ else 1
 
 
-def match(pattern: Pattern, shape: Shape, bound: Bound) -> int | None:
-    """What it costs to take the argument for that parameter: 0 for just it, None for never."""
+def match(pattern: TypePattern, shape: Shape, bound: Bound) -> int | None:
+    """The cost of an argument for a parameter: 0 for the exact type, None if it does not fit."""
     if pattern.name == "LAMBDA":
         fits = isinstance(shape, LambdaShape) and shape.arity == len(pattern.inner) - 1
         return 0 if fits else None
@@ -102,37 +102,41 @@ def match(pattern: Pattern, shape: Shape, bound: Bound) -> int | None:
     return _match_type(pattern, shape, bound)
 
 
-def _match_type(pattern: Pattern, type_: SqlType, bound: Bound) -> int | None:
+def _match_type(pattern: TypePattern, type_: SqlType, bound: Bound) -> int | None:
     if pattern.size is not None:
         fits = type_.is_number and can_widen(type_, pattern.size)
         return int(type_ != pattern.size) if fits else None
-    if pattern.name == SAME_DECIMAL and type_.kind in NUMBERS and type_.kind is not Kind.DOUBLE:
+    if (
+        pattern.name == SAME_DECIMAL
+        and type_.kind in NUMBERS
+        and type_.kind is not SqlBaseType.DOUBLE
+    ):
         cost = bound.bind(SAME_DECIMAL, decimal_of(type_))
-        return None if cost is None else cost + distance(type_.kind, Kind.DECIMAL)
+        return None if cost is None else cost + widening_distance(type_.kind, SqlBaseType.DECIMAL)
     if pattern.name in ("ARRAY", "MAP"):
         if type_.kind.value != pattern.name:
             return None
         inner = [type_.element] if pattern.name == "ARRAY" else [type_.key, type_.element]
-        costs = [match(each, of, bound) for each, of in zip(pattern.inner, inner, strict=True)]
-        return None if None in costs else sum(each or 0 for each in costs)
+        costs = [match(part, of, bound) for part, of in zip(pattern.inner, inner, strict=True)]
+        return None if None in costs else sum(cost or 0 for cost in costs)
     if type_.kind.value == pattern.name:
         return 0
-    wanted = Kind(pattern.name)
-    if wanted in NUMBERS and type_.kind in NUMBERS and distance(type_.kind, wanted) > 0:
-        return distance(type_.kind, wanted)
+    wanted = SqlBaseType(pattern.name)
+    if wanted in NUMBERS and type_.kind in NUMBERS and widening_distance(type_.kind, wanted) > 0:
+        return widening_distance(type_.kind, wanted)
     return None
 
 
-def concrete(pattern: Pattern, bound: Bound) -> SqlType | None:
-    """The pattern with its letters filled in; None where one is open (all its arguments NULL)."""
+def concrete(pattern: TypePattern, bound: Bound) -> SqlType | None:
+    """The type with variables replaced; None if one is unbound, because its arguments are NULL."""
     if pattern.size is not None:
         return pattern.size
     if pattern.is_variable or pattern.name == SAME_DECIMAL:
         return bound.types.get(pattern.name)
     if pattern.name in ("ANY", "LAMBDA", "INTERVAL"):
         return None
-    inner = [concrete(each, bound) for each in pattern.inner]
-    known = [each for each in inner if each is not None]
+    inner = [concrete(part, bound) for part in pattern.inner]
+    known = [inner_type for inner_type in inner if inner_type is not None]
     if len(known) < len(inner):
         return None
     if pattern.name == "ARRAY":
@@ -141,14 +145,16 @@ def concrete(pattern: Pattern, bound: Bound) -> SqlType | None:
         return map_of(known[0], known[1])
     if pattern.name == "STRUCT":
         fields = zip(pattern.names, known, strict=True)
-        return SqlType(Kind.STRUCT, fields=tuple(Field(name, each) for name, each in fields))
-    return SqlType(Kind(pattern.name))
+        return SqlType(
+            SqlBaseType.STRUCT, fields=tuple(SqlField(name, field) for name, field in fields)
+        )
+    return SqlType(SqlBaseType(pattern.name))
 
 
 _TOKENS: Final = re.compile(r"\s*(=>|\.\.\.|[A-Za-z_0-9]+|[<>(),])")
 
 
-class PatternReader:
+class TypePatternReader:
     """Reads patterns from the text of a signature."""
 
     def __init__(self, text: str) -> None:
@@ -161,34 +167,34 @@ class PatternReader:
 
     def take(self, token: str = "") -> str:
         found = self.next
-        assert found, "a signature that ends too early"
+        assert found, "unexpected end of signature"
         assert token in ("", found), f"{token} expected, not {found}"
         self.position += 1
         return found
 
-    def pattern(self) -> Pattern:
+    def pattern(self) -> TypePattern:
         name = self.take()
         if name == "LAMBDA":
             self.take("(")
             inner = self._list(")")
             self.take("=>")
-            return Pattern(name, (*inner, self.pattern()))
+            return TypePattern(name, (*inner, self.pattern()))
         if name == SAME_DECIMAL and self.next == "(":
             self.take("(")
             precision = int(self.take())
             self.take(",")
             size = decimal(precision, int(self.take()))
             self.take(")")
-            return Pattern(name, size=size)
+            return TypePattern(name, size=size)
         if self.next != "<":
-            return Pattern(name)
+            return TypePattern(name)
         self.take("<")
         if name == "STRUCT":
             names, fields = self._fields()
-            return Pattern(name, tuple(fields), tuple(names))
-        return Pattern(name, tuple(self._list(">")))
+            return TypePattern(name, tuple(fields), tuple(names))
+        return TypePattern(name, tuple(self._list(">")))
 
-    def _list(self, end: str) -> Sequence[Pattern]:
+    def _list(self, end: str) -> Sequence[TypePattern]:
         found = [self.pattern()]
         while self.next == ",":
             self.take(",")
@@ -196,7 +202,7 @@ class PatternReader:
         self.take(end)
         return found
 
-    def _fields(self) -> tuple[list[str], list[Pattern]]:
+    def _fields(self) -> tuple[list[str], list[TypePattern]]:
         names, fields = [self.take()], [self.pattern()]
         while self.next == ",":
             self.take(",")

@@ -1,4 +1,4 @@
-"""How Python computes a function: beside its text for Spark in the table of functions."""
+"""PythonForm: the implementation of a function in Python, next to its text for Spark."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ottla.rows.types import SqlType
 
 @dataclass(frozen=True, slots=True)
 class PythonForm:
-    """A function of values. It is not called with a NULL, unless it `takes_nulls`, and gives NULL
-    where it raises.
+    """A function of values. It gives NULL if it raises, or if an argument is NULL, unless it
+    `takes_nulls`.
 
-    `by_types`: it is called once with the type of the result and those of the arguments (None for
-    a lambda or a unit), and gives the function of values."""
+    `by_types`: it is called once, with the types of the result and of the arguments (None for a
+    lambda or a unit), and returns the function of values."""
 
     function: Callable[..., Any]
     takes_nulls: bool = False
@@ -27,7 +27,7 @@ class PythonForm:
 
 
 def with_nulls(function: Callable[..., Any]) -> PythonForm:
-    """NULLs among the arguments reach the function."""
+    """A function that is called with NULL arguments, too."""
     return PythonForm(function, takes_nulls=True)
 
 

@@ -1,19 +1,19 @@
-"""Text, and bytes where the same can be done with them."""
+"""Functions of strings, some of which also work on bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.rows.types import Kind
-from ottla.sql.functions.declare import scalar, signature
+from ottla.rows.types import SqlBaseType
+from ottla.sql.functions.function_registry import Call, Signature
 from ottla.sql.functions.python import strings as python
 from ottla.sql.functions.python_form import with_nulls
-from ottla.sql.functions.table import Call, Signature
+from ottla.sql.functions.scalar import scalar, signature
 
 FAMILY: Final = "Strings"
 LATIN: Final = "'ISO-8859-1'"
-"""Each byte is one character in it: bytes can be handled as text and come back unharmed."""
+"""An encoding with one character per byte, so that bytes can be processed as text."""
 
 _TRIMMED: Final = r"regexp_replace({0}, '^[\\x00-\\x20]+|[\\x00-\\x20]+$', '')"
 _CHARACTERS: Final = r"regexp_extract_all({0}, '(?s).', 0)"
@@ -27,7 +27,8 @@ def _latin(text: str) -> str:
 
 
 def split_text(value: str, delimiter: str, constant: object = None) -> str:
-    """Split at a text; Spark splits at a pattern. No delimiter: into characters."""
+    """Split at a literal text, while Spark splits at a pattern; without delimiter, into
+    characters."""
     split = f"split({value}, {_QUOTED.format(delimiter)}, -1)"
     if isinstance(constant, str) and constant:
         return split
@@ -54,28 +55,28 @@ def _split_to_map(call: Call) -> str:
 
 
 def _concat(call: Call) -> str:
-    empty = "X''" if call.returns.kind is Kind.BYTES else "''"
-    return f"concat({', '.join(f'coalesce({each}, {empty})' for each in call.texts)})"
+    empty = "X''" if call.returns.kind is SqlBaseType.BYTES else "''"
+    return f"concat({', '.join(f'coalesce({text}, {empty})' for text in call.texts)})"
 
 
 def _concat_bytes_with(call: Call) -> str:
-    parts = ", ".join(_latin(each) for each in call.texts)
+    parts = ", ".join(_latin(text) for text in call.texts)
     return f"encode(concat_ws({parts}), {LATIN})"
 
 
-def _places(call: Call) -> str:
-    """INSTR from a place, forwards or (below zero) backwards, to the nth occurrence."""
-    text, part, place = call.texts[:3]
+def _instr(call: Call) -> str:
+    """INSTR: the nth occurrence from a position on, or backward from the end if it is negative."""
+    text, part, position = call.texts[:3]
     occurrence = call.texts[3] if len(call.texts) > 3 else "1"
-    all_places = (
+    positions = (
         f"filter(sequence(1, greatest(length({text}), 1)), "
         f"__i -> substring({text}, __i, length({part})) = {part})"
     )
-    forwards = f"filter({all_places}, __i -> __i >= {place})"
-    backwards = f"reverse(filter({all_places}, __i -> __i <= length({text}) + {place} + 1))"
-    found = f"IF({place} >= 0, {forwards}, {backwards})"
+    forwards = f"filter({positions}, __i -> __i >= {position})"
+    backwards = f"reverse(filter({positions}, __i -> __i <= length({text}) + {position} + 1))"
+    found = f"IF({position} >= 0, {forwards}, {backwards})"
     return (
-        f"IF({text} IS NULL OR {part} IS NULL OR {place} IS NULL OR {occurrence} IS NULL, NULL, "
+        f"IF({text} IS NULL OR {part} IS NULL OR {position} IS NULL OR {occurrence} IS NULL, NULL, "
         f"coalesce(get({found}, {occurrence} - 1), 0))"
     )
 
@@ -92,7 +93,7 @@ MASKS: Final = "STRING upper, STRING lower, STRING digit, STRING other"
 
 
 def _masked(spark: str, compute: Callable[..., Any]) -> list[Signature]:
-    """`spark` has MASK(...) for what is hidden: with the usual characters, or with given ones."""
+    """In `spark` MASK(...) marks the part to mask, with default or with given characters."""
 
     def with_(characters: str) -> str:
         return spark.replace("MASK(", "mask(").replace(";", characters)
@@ -116,8 +117,8 @@ MASKING: Final = (
     scalar(
         "MASK",
         FAMILY,
-        "The text with its characters hidden: `X` for upper case, `x` for lower case, `n` for "
-        "digits, `-` for the rest, or the four that are given. A NULL: such stay.",
+        "Masks the characters of a text: `X` for upper case, `x` for lower case, `n` for digits, "
+        "`-` for others, or the four given characters. With NULL that class is not masked.",
         *_masked("MASK({0}, ;)", python.masked),
     ),
     scalar(
@@ -162,7 +163,7 @@ CASES: Final = (
     scalar(
         "INITCAP",
         FAMILY,
-        "Each word with a capital at its beginning, and small letters after it.",
+        "Capitalizes the first letter of each word; other letters become lower case.",
         signature("STRING value -> STRING", "initcap({0})", python=python.capitals),
     ),
     scalar(
@@ -180,7 +181,7 @@ CASES: Final = (
     scalar(
         "TRIM",
         FAMILY,
-        "The text without white space at its ends.",
+        "The text without leading and trailing white space.",
         signature("STRING value -> STRING", _TRIMMED, python=python.trimmed),
     ),
     scalar(
@@ -203,7 +204,7 @@ PARTS: Final = (
     scalar(
         "CHR",
         FAMILY,
-        r"The character with that Unicode number, or that `\uXXXX` stands for.",
+        r"The character with a Unicode code point, or of an escape such as `\uXXXX`.",
         signature(
             "INTEGER code -> STRING",
             "CASE WHEN {0} BETWEEN 0 AND 1114111 AND NOT {0} BETWEEN 55296 AND 57343 "
@@ -223,29 +224,29 @@ PARTS: Final = (
     scalar(
         "CONCAT",
         FAMILY,
-        "The arguments one after the other; a NULL is empty.",
-        signature("STRING... values -> STRING", _concat, python=with_nulls(python.joined)),
-        signature("BYTES... values -> BYTES", _concat, python=with_nulls(python.joined_bytes)),
+        "Concatenates the arguments; NULL counts as empty.",
+        signature("STRING... values -> STRING", _concat, python=with_nulls(python.concat_strings)),
+        signature("BYTES... values -> BYTES", _concat, python=with_nulls(python.concat_bytes)),
     ),
     scalar(
         "CONCAT_WS",
         FAMILY,
-        "The arguments one after the other with a separator between them; a NULL is left out.",
+        "Concatenates the arguments with a separator between them; NULLs are skipped.",
         signature(
             "STRING separator, STRING... values -> STRING",
             "concat_ws({all})",
-            python=with_nulls(python.joined_with),
+            python=with_nulls(python.concat_ws),
         ),
         signature(
             "BYTES separator, BYTES... values -> BYTES",
             _concat_bytes_with,
-            python=with_nulls(python.joined_with),
+            python=with_nulls(python.concat_ws),
         ),
     ),
     scalar(
         "ELT",
         FAMILY,
-        "The nth of the texts after n, counted from 1; NULL where there is none.",
+        "The nth of the texts, starting at 1; NULL if there is none.",
         signature(
             "INTEGER n, STRING... values -> STRING", "elt({all})", python=with_nulls(python.nth)
         ),
@@ -253,7 +254,7 @@ PARTS: Final = (
     scalar(
         "FIELD",
         FAMILY,
-        "The place of the first text among the others, counted from 1; 0 where it is not there.",
+        "The position of the first text among the others, starting at 1; 0 if it is not there.",
         signature(
             "STRING value, STRING... values -> INTEGER",
             lambda call: (
@@ -266,31 +267,31 @@ PARTS: Final = (
     scalar(
         "INSTR",
         FAMILY,
-        "Where a text begins in another, counted from 1; 0 where it does not. From a place on "
-        "(backwards from the end if below zero), and the nth time.",
+        "The position of a text in another, starting at 1; 0 if it is not there. Optionally from a "
+        "position on (backward from the end if negative), and of the nth occurrence.",
         signature("STRING text, STRING part -> INTEGER", "instr({0}, {1})", python=python.place_in),
         signature(
             "STRING text, STRING part, INTEGER place -> INTEGER",
-            _places,
+            _instr,
             python=python.nth_place_in,
         ),
         signature(
             "STRING text, STRING part, INTEGER place, INTEGER n -> INTEGER",
-            _places,
+            _instr,
             python=python.nth_place_in,
         ),
     ),
     scalar(
         "LEN",
         FAMILY,
-        "How many characters a text has, or how many bytes.",
+        "The number of characters of a text, or the number of bytes.",
         signature("STRING value -> INTEGER", "length({0})", python=len),
         signature("BYTES value -> INTEGER", "length({0})", python=len),
     ),
     scalar(
         "REPLACE",
         FAMILY,
-        "The text with another in each place where a part was.",
+        "The text with all occurrences of a part replaced.",
         signature(
             "STRING text, STRING part, STRING other -> STRING",
             "IF({2} IS NULL, NULL, replace({all}))",
@@ -300,7 +301,7 @@ PARTS: Final = (
     scalar(
         "SPLIT",
         FAMILY,
-        "What lies between the delimiters; with an empty one, each character by itself.",
+        "The parts between delimiters; with an empty delimiter, the single characters.",
         signature(
             "STRING text, STRING delimiter -> ARRAY<STRING>",
             lambda call: split_text(call.texts[0], call.texts[1], call.constants[1]),
@@ -315,8 +316,8 @@ PARTS: Final = (
     scalar(
         "SPLIT_TO_MAP",
         FAMILY,
-        "A map of a text such as `a:1/b:2`, split at one delimiter into entries and at the other "
-        "into key and value. What has no key is left out, and the last of the same key counts.",
+        "Makes a map of a text such as `a:1/b:2`: one delimiter splits it into entries, the other "
+        "splits key and value. Entries without key are left out; the last one of a key wins.",
         signature(
             "STRING text, STRING entries, STRING pairs -> MAP<STRING, STRING>",
             _split_to_map,
@@ -326,7 +327,7 @@ PARTS: Final = (
     scalar(
         "SUBSTRING",
         FAMILY,
-        "The part from a place on, counted from 1 (from the end if below zero), up to a length.",
+        "The part from a position on, starting at 1 (from the end if negative), up to a length.",
         *[
             signature(
                 f"{kind} value, INTEGER place{length} -> {kind}",
@@ -340,7 +341,7 @@ PARTS: Final = (
     scalar(
         "UUID",
         FAMILY,
-        "A random UUID, or the one that 16 bytes are.",
+        "A random UUID, or 16 bytes as a UUID.",
         signature("-> STRING", "uuid()", python=python.random_uuid),
         signature(
             "BYTES bytes -> STRING",

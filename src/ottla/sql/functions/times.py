@@ -1,4 +1,4 @@
-"""Dates and times. Formats are Java's (DateTimeFormatter), which are Spark's, too."""
+"""Functions of dates and times. Formats are those of Java's DateTimeFormatter, as in Spark."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from ottla.rows.errors import SqlError
 from ottla.rows.formats.scalars import epoch_ms_of, timestamp_of
-from ottla.rows.java.date_patterns import TimestampPattern
-from ottla.sql.functions.declare import scalar, signature
+from ottla.rows.java.timestamp_pattern import TimestampPattern
+from ottla.sql.functions.function_registry import Call, Function
 from ottla.sql.functions.python import times as python
-from ottla.sql.functions.table import Call, Function
-from ottla.sql.spark_text import string
+from ottla.sql.functions.scalar import scalar, signature
+from ottla.sql.spark_strings import spark_string
 
 FAMILY: Final = "Dates and times"
 DAY_MS: Final = 86_400_000
@@ -28,18 +28,18 @@ ZONES: Final = frozenset("zVOXxZ")
 _QUOTED: Final = re.compile(r"'(?:[^']|'')*'")
 
 
-def _format(call: Call, place: int) -> str:
-    """The format, checked where it is a literal: Spark would end the query for a bad one."""
-    format_ = call.constants[place]
+def _format(call: Call, index: int) -> str:
+    """The format. A literal is checked here, because Spark would fail the query for a bad one."""
+    format_ = call.constants[index]
     if isinstance(format_, str):
         bad = sorted(NOT_IN_SPARK & set(_letters(format_)))
         if bad:
             raise SqlError(
                 f"Unknown pattern letter: {bad[0]} in the format '{format_}'",
-                remedy="Letters for the day of the week or of the year are E and D, y is the year; "
-                "text in a format stands in single quotes.",
+                remedy="Use y for the year, E for the day of the week, D for the day of the year; "
+                "text in a format needs single quotes.",
             )
-    return call.texts[place]
+    return call.texts[index]
 
 
 def _letters(format_: str) -> str:
@@ -51,22 +51,23 @@ def _has_zone(format_: Any) -> bool:
 
 
 def _formatted(call: Call, moment: str) -> str:
-    """A moment as text, in UTC or in the zone of the third argument.
+    """Format a timestamp, in UTC or in the zone of the third argument.
 
-    Spark formats in the session's zone only, but for JSON it takes another: so the zone's name can
-    be part of the text. Where zone or format come from a column, the clock is moved instead."""
+    Spark formats in the session's time zone, except in to_json, which accepts another one; so the
+    result can contain the name of the zone. If zone or format are columns, the timestamp is shifted
+    instead."""
     format_ = _format(call, 1)
     if len(call.texts) < 3:
         return f"date_format({moment}, {format_})"
     if isinstance(call.constants[1], str) and isinstance(call.constants[2], str):
         options = f"map('timestampFormat', {format_}, 'timeZone', {call.texts[2]})"
         text = f"get_json_object(to_json(array({moment}), {options}), '$[0]')"
-        return f"IF({moment} IS NULL, NULL, {text})"  # which JSON would have as text
+        return f"IF({moment} IS NULL, NULL, {text})"  # to_json would make a text of NULL
     return f"date_format(from_utc_timestamp({moment}, {call.texts[2]}), {format_})"
 
 
 def _parsed(call: Call) -> str:
-    """Text as a moment, to the millisecond. A zone in the text counts more than the argument."""
+    """Parse a timestamp, in milliseconds. A zone in the text overrides the argument."""
     moment = f"try_to_timestamp({call.texts[0]}, {_format(call, 1)})"
     if len(call.texts) > 2 and not _has_zone(call.constants[1]):
         moment = f"to_utc_timestamp({moment}, {call.texts[2]})"
@@ -74,28 +75,28 @@ def _parsed(call: Call) -> str:
 
 
 def _parsed_date(call: Call) -> str:
-    """What follows the date is not looked at: so far as the format is known beforehand."""
+    """Parse a date; if the format is a literal, text after the date is ignored."""
     text, format_ = call.texts[0], _format(call, 1)
     if isinstance(call.constants[1], str):
         with suppress(SqlError):
             expression = TimestampPattern(call.constants[1]).expression
-            text = f"regexp_substr({text}, {string(f'(?i)^(?:{expression})')})"
+            text = f"regexp_substr({text}, {spark_string(f'(?i)^(?:{expression})')})"
     return f"try_to_date({text}, {format_})"
 
 
 def _millis(call: Call, sign: str) -> str:
-    """How much is added: the first argument is the unit, the second how many."""
+    """The milliseconds to add: the first argument is the unit, the second the number."""
     unit = str(call.constants[0]).upper().removesuffix("S")
     if unit not in UNITS_MS:
         raise SqlError(
             f"Unknown time unit: '{call.constants[0]}'",
-            remedy=f"There are {', '.join(each + 'S' for each in UNITS_MS)}.",
+            remedy=f"There are {', '.join(unit + 'S' for unit in UNITS_MS)}.",
         )
     return f"{sign} CAST({call.texts[1]} AS bigint) * {UNITS_MS[unit]}L"
 
 
 def _moved(name: str, verb: str, sign: str) -> list[Function]:
-    """DATEADD, TIMEADD, TIMESTAMPADD and those that take away."""
+    """DATEADD, TIMEADD, TIMESTAMPADD, and the same for subtraction."""
 
     def date(call: Call) -> str:
         millis = f"unix_date({call.texts[2]}) * {DAY_MS}L {_millis(call, sign)}"
@@ -113,7 +114,7 @@ def _moved(name: str, verb: str, sign: str) -> list[Function]:
         scalar(
             kind + name,
             FAMILY,
-            f"A {kind} with so many units of time {verb}, as in {kind}{name}(DAYS, 2, COL).",
+            f"A {kind} with units of time {verb}, for example: {kind}{name}(DAYS, 2, COL).",
             signature(
                 f"INTERVAL unit, INTEGER count, {kind} value -> {kind}",
                 maker,
@@ -124,7 +125,7 @@ def _moved(name: str, verb: str, sign: str) -> list[Function]:
     ]
 
 
-_ZONE: Final = "in UTC, or in the time zone that is given"
+_ZONE: Final = "in UTC, or in the given time zone"
 
 FORMATS: Final = (
     scalar(
@@ -150,7 +151,7 @@ FORMATS: Final = (
     scalar(
         "FORMAT_TIMESTAMP",
         FAMILY,
-        f"A moment as text, {_ZONE}.",
+        f"A timestamp as text, {_ZONE}.",
         *[
             signature(
                 f"TIMESTAMP timestamp, STRING format{zone} -> STRING",
@@ -189,7 +190,7 @@ PARSERS: Final = (
     scalar(
         "PARSE_DATE",
         FAMILY,
-        "The date that a text in that format is; NULL where it is none.",
+        "Parses a date in a format; NULL if the text is invalid.",
         signature(
             "STRING text, STRING format -> DATE",
             _parsed_date,
@@ -199,7 +200,7 @@ PARSERS: Final = (
     scalar(
         "PARSE_TIME",
         FAMILY,
-        "The time of day that a text in that format is; NULL where it is none.",
+        "Parses a time of day in a format; NULL if the text is invalid.",
         signature(
             "STRING text, STRING format -> TIME",
             lambda call: f"CAST(try_to_time({call.texts[0]}, {_format(call, 1)}) AS time(3))",
@@ -209,7 +210,7 @@ PARSERS: Final = (
     scalar(
         "PARSE_TIMESTAMP",
         FAMILY,
-        f"The moment that a text in that format is, {_ZONE}; NULL where it is none.",
+        f"Parses a timestamp in a format, {_ZONE}; NULL if the text is invalid.",
         *[
             signature(
                 f"STRING text, STRING format{zone} -> TIMESTAMP", _parsed, python=python.parsed
@@ -220,7 +221,7 @@ PARSERS: Final = (
     scalar(
         "STRINGTODATE",
         FAMILY,
-        "The days since 1970 of a text in that format. Older than PARSE_DATE.",
+        "Parses a date in a format, as days since 1970. Older than PARSE_DATE.",
         signature(
             "STRING text, STRING format -> INTEGER",
             lambda call: f"unix_date(try_to_date({call.texts[0]}, {_format(call, 1)}))",
@@ -230,7 +231,7 @@ PARSERS: Final = (
     scalar(
         "STRINGTOTIMESTAMP",
         FAMILY,
-        f"The milliseconds since 1970 of a text in that format, {_ZONE}. Older than "
+        f"Parses a timestamp in a format, {_ZONE}, as milliseconds since 1970. Older than "
         "PARSE_TIMESTAMP.",
         *[
             signature(
@@ -247,7 +248,7 @@ CONVERSIONS: Final = (
     scalar(
         "CONVERT_TZ",
         FAMILY,
-        "What clocks in the second time zone show when those in the first show this.",
+        "Converts the local time of one time zone to that of another.",
         signature(
             "TIMESTAMP timestamp, STRING from, STRING to -> TIMESTAMP",
             "from_utc_timestamp(to_utc_timestamp({0}, {1}), {2})",
@@ -257,26 +258,26 @@ CONVERSIONS: Final = (
     scalar(
         "FROM_DAYS",
         FAMILY,
-        "The date so many days after 1970-01-01.",
+        "The date for a number of days since 1970-01-01.",
         signature("INTEGER days -> DATE", "date_from_unix_date({0})", python=python.from_days),
     ),
     scalar(
         "FROM_UNIXTIME",
         FAMILY,
-        "The moment so many milliseconds after the beginning of 1970.",
+        "The timestamp for a number of milliseconds since 1970-01-01.",
         signature("BIGINT millis -> TIMESTAMP", "timestamp_millis({0})", python=timestamp_of),
     ),
     scalar(
         "UNIX_DATE",
         FAMILY,
-        "The days from 1970-01-01 to a date, or until today.",
+        "The number of days from 1970-01-01 to a date, or to today.",
         signature("-> INTEGER", "unix_date(current_date())", python=python.today),
         signature("DATE date -> INTEGER", "unix_date({0})", python=python.unix_date),
     ),
     scalar(
         "UNIX_TIMESTAMP",
         FAMILY,
-        "The milliseconds from the beginning of 1970 to a moment, or until now.",
+        "The number of milliseconds from 1970-01-01 to a timestamp, or to now.",
         signature("-> BIGINT", "unix_millis(current_timestamp())", python=python.now),
         signature("TIMESTAMP timestamp -> BIGINT", "unix_millis({0})", python=epoch_ms_of),
     ),

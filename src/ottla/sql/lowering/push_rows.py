@@ -1,24 +1,24 @@
-"""PushRowReader: what a lowered push query sends, as rows of its columns."""
+"""PushRowReader: reads the rows that a lowered push query sends."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ottla.sql.lowering.row_serdes import Packed
-from ottla.sql.plan.stages import Plan
+from ottla.sql.lowering.row_serdes import PackedSerde
+from ottla.sql.plan.stages import QueryPlan
 
 
 class PushRowReader:
-    def __init__(self, plan: Plan) -> None:
-        self._columns = [each.name for each in plan.schema.columns]
-        self._keys = [each.name for each in plan.schema.key]
-        self._values = [each.name for each in plan.schema.value]
+    def __init__(self, plan: QueryPlan) -> None:
+        self._columns = [column.name for column in plan.schema.columns]
+        self._keys = [column.name for column in plan.schema.key]
+        self._values = [column.name for column in plan.schema.value]
         self._is_table = plan.layout.is_table
         self._windowed = plan.layout.windowed is not None
-        self._read = Packed().deserialize
+        self._read = PackedSerde().deserialize
 
     def read(self, key: bytes | None, value: bytes | None) -> tuple[tuple[Any, ...], bool] | None:
-        """A row, and whether it is deleted; None for a record of a stream that has no value."""
+        """A row, and whether it is a tombstone; None for a record of a stream without a value."""
         found, values = self._read("", key), self._read("", value)
         if values is None and not self._is_table:
             return None

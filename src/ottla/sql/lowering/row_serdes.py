@@ -1,6 +1,6 @@
-"""How keys and rows become bytes: of topics by their layout, of stores so that equal is equal.
+"""Serdes of keys and rows: by layout in topics; in stores such that equal keys have equal bytes.
 
-The key of a record is a tuple of its key columns, in a `Windowed` where it has a window, or None.
+The key of a record is None or a tuple of its key columns, inside a `Windowed` if it has a window.
 """
 
 from __future__ import annotations
@@ -9,36 +9,52 @@ import io
 import pickle
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.client.schema_registry import SchemaRegistry
 from ottla.client.serde import Serde
 from ottla.engine.records import Window, Windowed
-from ottla.rows.formats.half import Half, half_of
-from ottla.rows.formats.registered import registry_of
+from ottla.rows.formats.arrow import arrow_type
+from ottla.rows.formats.codec import Codec, codec_of
+from ottla.rows.formats.registry_format import registry_of
 from ottla.rows.formats.windows import WindowKeys
 from ottla.rows.schema import Column, Layout
-from ottla.rows.types import Kind
+from ottla.rows.types import SqlBaseType
 
 NULL: Final = b"null"
 LONG: Final = struct.Struct(">q")
 DOUBLE: Final = struct.Struct(">d")
 PICKLE_PROTOCOL: Final = 5
-PLAIN: Final = frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.BIGINT, Kind.DOUBLE, Kind.STRING})
+PLAIN: Final = frozenset(
+    {
+        SqlBaseType.BOOLEAN,
+        SqlBaseType.INTEGER,
+        SqlBaseType.BIGINT,
+        SqlBaseType.DOUBLE,
+        SqlBaseType.STRING,
+    }
+)
+
+WRITTEN_BY_COLUMNS: Final = frozenset({"JSON", "KAFKA"})
+WRITTEN_MIN: Final = 256
+"""Fewer rows are written one by one, which is faster then."""
 
 Registry = SchemaRegistry | Mapping[str, str] | None
-"""A client, or its settings, which can travel to where it is used."""
+"""A client, or its settings, which unlike a client can be pickled."""
 
 
-class HalfSerde(Serde[Any]):
+class ColumnsSerde(Serde[Any]):
     """Columns of a key or of a value, in the format of a topic.
 
-    The codec is made where it is used: it may hold what can't travel to a worker.
+    The codec is made on first use, because it may hold what can't be pickled for a worker.
     """
 
     def __init__(self, layout: Layout, registry: Registry, *, of_key: bool) -> None:
@@ -52,13 +68,13 @@ class HalfSerde(Serde[Any]):
         return schema.key if self._of_key else schema.value
 
     @cached_property
-    def half(self) -> Half:
+    def half(self) -> Codec:
         layout = self._layout
         format_ = layout.key_format if self._of_key else layout.value_format
         registry = self._registry
         if isinstance(registry, Mapping):
             registry = registry_of(registry)
-        return half_of(format_, self.columns, of_key=self._of_key, registry=registry)
+        return codec_of(format_, self.columns, of_key=self._of_key, registry=registry)
 
     @cached_property
     def _is_json(self) -> bool:
@@ -68,31 +84,58 @@ class HalfSerde(Serde[Any]):
 
     @cached_property
     def _by_columns(self) -> bool:
-        """Where Arrow's values are those of a row, a batch is read by columns."""
-        return bool(self.columns) and all(each.type.kind in PLAIN for each in self.columns)
+        """True if Arrow's values can be used in rows as they are; then batches are read by
+        columns."""
+        return bool(self.columns) and all(column.type.kind in PLAIN for column in self.columns)
 
     def read_rows(self, data: Sequence[bytes | None]) -> list[tuple[Any, ...] | None] | None:
-        """None where there is no value; None for all if one of them can't be read."""
+        """The rows of a batch, None for null; None instead of the list if one can't be
+        deserialized."""
         if not self._by_columns:
             return None
-        absent = NULL if self._is_json else None
-        present = [each for each in data if each is not None and each != absent]
-        columns, problems = self.half.read(pa.array(present, pa.binary()))
+        array = data if isinstance(data, pa.Array) else pa.array(data, pa.binary())
+        here = array.is_valid()
+        if self._is_json:
+            here = pc.and_kleene(here, pc.not_equal(array, NULL))
+        present = array.filter(here) if pc.any(pc.invert(here)).as_py() else array
+        columns, problems = self.half.read(present)
         if problems:
             return None
         if any(map(_has_negative_zero, columns)):
-            return None  # `-0` is 0.0 where it is read alone, and a key has other bytes
+            return None  # row by row `-0` is read as 0.0, and a key must not get other bytes here
         rows = zip(*map(_values, columns), strict=True)
-        if len(present) == len(data):
+        if present is array:
             return list(rows)
-        return [None if each is None or each == absent else next(rows) for each in data]
+        return [next(rows) if is_here else None for is_here in here.to_pylist()]
+
+    @cached_property
+    def _writes_columns(self) -> bool:
+        """True if a batch is written by columns, with the bytes of `write_row`."""
+        layout = self._layout
+        format_ = layout.key_format if self._of_key else layout.value_format
+        return self._by_columns and format_.name.upper() in WRITTEN_BY_COLUMNS
+
+    def write_rows(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[bytes | None] | None:
+        """The rows' bytes; None if a row is not of the columns' types."""
+        if not self._writes_columns or len(rows) < WRITTEN_MIN:
+            write = self.half.write_row
+            return [write(row) for row in rows]
+        try:
+            columns = [
+                pa.array(values, arrow_type(column.type))
+                for values, column in zip(zip(*rows, strict=True), self.columns, strict=True)
+            ]
+        except (pa.ArrowException, OverflowError, UnicodeError):
+            return None  # a number out of range, a lone surrogate
+        written: Sequence[bytes | None] = self.half.write(columns, len(rows))
+        return written
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("columns", "half", "_is_json", "_by_columns", "_windows")
+        made = ("columns", "half", "_is_json", "_by_columns", "_writes_columns", "_windows")
         return {name: value for name, value in self.__dict__.items() if name not in made}
 
 
-class RowValue(HalfSerde):
+class RowValueSerde(ColumnsSerde):
     """A tuple of the value columns."""
 
     def __init__(self, layout: Layout, registry: Registry = None) -> None:
@@ -100,6 +143,12 @@ class RowValue(HalfSerde):
 
     def serialize(self, topic: str, value: Sequence[Any] | None) -> bytes | None:
         return None if value is None else self.half.write_row(value)
+
+    def serialize_batch(
+        self, topic: str, values: Sequence[Sequence[Any] | None]
+    ) -> Sequence[bytes | None]:
+        found = None if None in values else self.write_rows(cast(Any, values))
+        return super().serialize_batch(topic, values) if found is None else found
 
     def deserialize(self, topic: str, data: bytes | None) -> tuple[Any, ...] | None:
         if data is None or (self._is_json and data == NULL):
@@ -112,7 +161,7 @@ class RowValue(HalfSerde):
         return self.read_rows(data)
 
 
-class RowKey(HalfSerde):
+class RowKeySerde(ColumnsSerde):
     """A tuple of the key columns, or `Windowed` of one."""
 
     def __init__(self, layout: Layout, registry: Registry = None) -> None:
@@ -128,12 +177,18 @@ class RowKey(HalfSerde):
         if value is None or not self.columns:
             return None
         if not isinstance(value, Windowed):
-            # NULL alone is no key; several NULLs are one.
+            # A single NULL means no key; several NULLs are a key.
             return None if value == (None,) else self.half.write_row(value)
         data = self.half.write_row(value.key)
         if data is None or self._windows is None:
             return data
         return self._windows.join_row(data, value.window.start, value.window.end)
+
+    def serialize_batch(self, topic: str, values: Sequence[Any]) -> Sequence[bytes | None]:
+        found: Sequence[bytes | None] | None = None
+        if set(map(type, values)) == {tuple} and not _any_null(values):
+            found = self.write_rows(values)
+        return super().serialize_batch(topic, values) if found is None else found
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
         if data is None:
@@ -155,8 +210,9 @@ class RowKey(HalfSerde):
         return self.read_rows(data) if self.columns else [None] * len(data)
 
 
-class StoreKey(Serde[tuple[Any, ...]]):
-    """A tuple of values; one number or text alone lies in the order that Kafka's bytes have."""
+class StoreKeySerde(Serde[tuple[Any, ...]]):
+    """A tuple of values. A single number or text has the bytes of Kafka's serdes, and their
+    order."""
 
     def serialize(self, topic: str, value: tuple[Any, ...] | None) -> bytes | None:
         if value is None:
@@ -170,6 +226,15 @@ class StoreKey(Serde[tuple[Any, ...]]):
             if type(single) is float:
                 return b"d" + DOUBLE.pack(single)
         return b"t" + packed(value)
+
+    def serialize_batch(
+        self, topic: str, values: Sequence[tuple[Any, ...] | None]
+    ) -> Sequence[bytes | None]:
+        if set(map(type, values)) == {tuple}:
+            keys = cast(Sequence[tuple[Any, ...]], values)
+            if set(map(len, keys)) == {1} and {type(single) for (single,) in keys} == {str}:
+                return [b"s" + single.encode() for (single,) in keys]
+        return super().serialize_batch(topic, values)
 
     def deserialize(self, topic: str, data: bytes | None) -> tuple[Any, ...] | None:
         if data is None:
@@ -185,11 +250,12 @@ class StoreKey(Serde[tuple[Any, ...]]):
         return found
 
 
-class StoredRow(Serde[dict[str, Any]]):
-    """A row by the names of its columns, which the bytes do not repeat."""
+class StoredRowSerde(Serde[dict[str, Any]]):
+    """A row as dict; the bytes don't contain the names."""
 
     def __init__(self, names: Sequence[str], *, immutable: bool = False) -> None:
-        """`immutable`: no column is an ARRAY, MAP or STRUCT, which a user's function may change."""
+        """`immutable`: no column is an ARRAY, MAP or STRUCT, which a user's function could
+        modify."""
         self._names = tuple(names)
         self.immutable = immutable
 
@@ -200,14 +266,32 @@ class StoredRow(Serde[dict[str, Any]]):
             return packed(tuple(value.values()))
         return packed(tuple(map(value.get, self._names)))
 
+    def serialize_batch(
+        self, topic: str, values: Sequence[dict[str, Any] | None]
+    ) -> Sequence[bytes | None]:
+        rows = cast(Sequence[dict[str, Any]], values)
+        try:
+            if len(self._names) == 1:
+                (name,) = self._names
+                return packed_each([(row[name],) for row in rows])
+            if self._names:
+                return packed_each(map(itemgetter(*self._names), rows))
+        except (KeyError, TypeError):
+            pass  # a row lacks a column, or there is no row
+        return super().serialize_batch(topic, values)
+
     def deserialize(self, topic: str, data: bytes | None) -> dict[str, Any] | None:
         if data is None:
             return None
         return dict(zip(self._names, pickle.loads(data), strict=True))
 
+    def deserialize_each(self, topic: str, data: Sequence[bytes]) -> list[dict[str, Any]]:
+        names, read = self._names, pickle.loads
+        return [dict(zip(names, read(datum), strict=True)) for datum in data]
 
-class Packed(Serde[Any]):
-    """Any plain values: the state of aggregates, rows of a push query."""
+
+class PackedSerde(Serde[Any]):
+    """Any Python values: the state of aggregates, rows of a push query."""
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         return None if value is None else packed(value)
@@ -217,12 +301,12 @@ class Packed(Serde[Any]):
 
 
 class _Pickler(threading.local):
-    """Kept, because making one takes longer than what it does for a row."""
+    """Reused, because making a pickler takes longer than pickling a row."""
 
     def __init__(self) -> None:
         self.buffer = io.BytesIO()
         pickler = pickle.Pickler(self.buffer, PICKLE_PROTOCOL)
-        # Without memo nothing depends on which objects are the same.
+        # Without memo the bytes don't depend on the identity of objects.
         pickler.fast = True
         self.dump = pickler.dump
 
@@ -231,13 +315,33 @@ _PICKLER: Final = _Pickler()
 
 
 def packed(value: Any) -> bytes:
-    """Equal values give equal bytes."""
+    """Pickle such that equal values have equal bytes."""
     pickler = _PICKLER
     buffer = pickler.buffer
     buffer.seek(0)
     buffer.truncate()
     pickler.dump(value)
     return buffer.getvalue()
+
+
+def packed_each(values: Iterable[Any]) -> list[bytes | None]:
+    """`packed` of each value."""
+    pickler = _PICKLER
+    buffer = pickler.buffer
+    buffer.seek(0)
+    buffer.truncate()
+    dump, place = pickler.dump, buffer.tell
+    ends = [0]
+    for value in values:
+        dump(value)
+        ends.append(place())
+    data = buffer.getvalue()
+    return [data[begin:end] for begin, end in pairwise(ends)]
+
+
+def _any_null(keys: Sequence[tuple[Any, ...]]) -> bool:
+    """True if a column of a key is NULL."""
+    return any(None in column for column in zip(*keys, strict=True))
 
 
 def _has_negative_zero(column: pa.Array) -> bool:
@@ -248,7 +352,8 @@ def _has_negative_zero(column: pa.Array) -> bool:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Through numpy where it can be: Arrow makes an object of its own of each value first."""
+    """Python values of a column; through numpy if possible, because Arrow's to_pylist() is
+    slower."""
     found: list[Any] = (
         column.to_pylist() if column.null_count else column.to_numpy(zero_copy_only=False).tolist()
     )

@@ -1,6 +1,6 @@
-"""Where records become rows: a dict of columns by name, with ROWTIME and its like.
+"""From records to rows: dicts of columns by name, pseudo columns included.
 
-A row of a stream whose record has no value has DELETED set and NULLs for its value columns.
+If a record of a stream has no value, DELETED is set and value columns are NULL.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from ottla.engine.processors import Context, Deliver
+from ottla.engine.processors import Deliver, ProcessorContext
 from ottla.engine.records import AnyRecord, Record, Windowed
-from ottla.engine.stateless import Stateless
+from ottla.engine.stateless import StatelessProcessor
 from ottla.rows.formats.headers import header_values
-from ottla.rows.formats.rowtime import RowTime
+from ottla.rows.formats.rowtime import RowtimeExtractor
 from ottla.rows.schema import (
     DELETED,
     PSEUDO_COLUMNS,
@@ -31,27 +31,27 @@ Row = dict[str, Any]
 
 
 def row_names(layout: Layout) -> tuple[str, ...]:
-    """All that a row of this layout has, but DELETED."""
+    """All columns of a row of this layout except DELETED."""
     bounds = WINDOW_BOUNDS if layout.windowed is not None else ()
-    return (*(each.name for each in layout.schema.columns), *PSEUDO_COLUMNS, *bounds)
+    return (*(column.name for column in layout.schema.columns), *PSEUDO_COLUMNS, *bounds)
 
 
-class SourceRows(Stateless):
-    """The first node behind a source: key and value columns become one row."""
+class SourceRows(StatelessProcessor):
+    """The first node after a source: makes a row of key and value."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def init(self, context: Context) -> None:
+    def init(self, context: ProcessorContext) -> None:
         self._context = context
         super().init(context)
 
     def step(self, downstream: Deliver) -> Deliver:
         schema = self._layout.schema
-        names = [each.name for each in (*schema.key, *schema.value)]
+        names = [column.name for column in (*schema.key, *schema.value)]
         names += [ROWTIME, ROWPARTITION, ROWOFFSET, DELETED]
-        # One display of a dict with constant keys: half the time of dict(zip(...)).
-        row_of = compiled_row([(name, f"row[{place}]") for place, name in enumerate(names)])
+        # A dict display with constant keys takes half the time of dict(zip(...)).
+        row_of = compiled_row([(name, f"row[{index}]") for index, name in enumerate(names)])
         no_key, no_value = (None,) * len(schema.key), (None,) * len(schema.value)
         headers = schema.headers
 
@@ -80,7 +80,7 @@ class SourceRows(Stateless):
 
 
 def key_row(names: Sequence[str], key: Any) -> Row:
-    """The columns that a key has, and its window's bounds."""
+    """The columns of a key, and its window bounds."""
     if not isinstance(key, Windowed):
         return dict(zip(names, key, strict=True))
     row = dict.fromkeys(names) if key.key is None else dict(zip(names, key.key, strict=True))
@@ -95,8 +95,8 @@ class ColumnTime:
         self._layout = layout
 
     @cached_property
-    def _rowtime(self) -> RowTime:
-        return RowTime(self._layout)
+    def _rowtime(self) -> RowtimeExtractor:
+        return RowtimeExtractor(self._layout)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_layout": self._layout}
@@ -106,8 +106,8 @@ class ColumnTime:
             return record.timestamp
         schema = self._layout.schema
         key = record.key.key if isinstance(record.key, Windowed) else record.key
-        row = dict(zip((each.name for each in schema.value), record.value, strict=True))
+        row = dict(zip((column.name for column in schema.value), record.value, strict=True))
         if key is not None:
-            row.update(zip((each.name for each in schema.key), key, strict=True))
+            row.update(zip((column.name for column in schema.key), key, strict=True))
         row.setdefault(self._layout.timestamp, None)
         return self._rowtime.of_row(row, record.timestamp)

@@ -1,4 +1,4 @@
-"""The nodes between rows and operators: conditions, keys, columns. None of them keeps anything."""
+"""Stateless steps between rows and operators: conditions, keys, columns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from itertools import zip_longest
 from typing import Any, Final, cast
 
 from ottla.engine.processors import Deliver
+from ottla.engine.record_batch import BatchError, DeliverBatch, RecordBatch
 from ottla.engine.records import AnyRecord, Change, Record, Window, Windowed
-from ottla.engine.stateless import Stateless
+from ottla.engine.stateless import StatelessProcessor
 from ottla.rows.schema import (
     DELETED,
     ROWTIME,
@@ -17,20 +18,20 @@ from ottla.rows.schema import (
     WINDOWSTART,
     Role,
 )
-from ottla.sql.evaluation import MakeRow, compiled, compiled_row
+from ottla.sql.evaluation import MakeRow, compiled, compiled_each, compiled_row
 from ottla.sql.lowering.rows import Row, key_row
-from ottla.sql.plan.stages import Output
+from ottla.sql.plan.stages import StageOutput
 from ottla.sql.text import Text, columns_of
 
 Values = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 Pair = Callable[[Any], tuple[tuple[Any, ...], tuple[Any, ...]]]
 COMPILED_MAX: Final = 1000
 FOREIGN: Final = "__FOREIGN"
-"""In a row of the left side of a foreign key join: the foreign key."""
+"""The column of the foreign key, in a row of the left side of a foreign-key join."""
 
 
 def values_of(texts: Sequence[Text]) -> Values:
-    return _compiled(tuple(each.python for each in texts))
+    return _compiled(tuple(text.python for text in texts))
 
 
 @lru_cache(COMPILED_MAX)
@@ -39,8 +40,8 @@ def _compiled(texts: tuple[str, ...]) -> Values:
 
 
 def pair_of(keys: Sequence[Text], values: Sequence[Text]) -> Pair:
-    """A function that gives the values of both at once."""
-    parts = (f"({''.join(f'{each.python}, ' for each in some)})" for some in (keys, values))
+    """A function that returns keys and values at once."""
+    parts = (f"({''.join(f'{text.python}, ' for text in some)})" for some in (keys, values))
     return cast(Pair, _compiled(tuple(parts)))
 
 
@@ -60,12 +61,12 @@ def holds(where: Text | None) -> Callable[[Mapping[str, Any]], bool]:
     return lambda row: evaluate(row)[0] is True
 
 
-class KeyedRows(Stateless):
-    """A row under the key of an operator: that of a join, of a table, or of a group.
+class KeyedRows(StatelessProcessor):
+    """Puts rows under the key of an operator: a join, a table or a group.
 
-    `keys` None leaves the key as it is. `row` None leaves the row as it is. A row that `where` does
-    not hold for goes on as deleted in a table, and ends here in a stream; so does a row of a stream
-    without key, unless it is `keyless`.
+    `keys` and `row` may be None to leave key or row as they are. A row that fails `where` becomes a
+    tombstone in a table, and is dropped in a stream. A row of a stream without key is dropped,
+    unless `keyless` is set.
     """
 
     def __init__(
@@ -112,8 +113,8 @@ class KeyedRows(Stateless):
         return moved
 
 
-class TableRows(Stateless):
-    """Rows of a table under the key that they have, before they go into its store."""
+class TableRows(StatelessProcessor):
+    """Rows of a table under their own key, before they go to its store."""
 
     def step(self, downstream: Deliver) -> Deliver:
         def moved(record: AnyRecord) -> None:
@@ -123,8 +124,8 @@ class TableRows(Stateless):
         return moved
 
 
-class TableWhere(Stateless):
-    """A condition on the rows of a table; says nothing where there was no row, and is none."""
+class TableWhere(StatelessProcessor):
+    """Filters the rows of a table; drops a change from no row to no row."""
 
     def __init__(self, where: Text) -> None:
         self._where = where
@@ -145,23 +146,23 @@ class TableWhere(Stateless):
         return chosen
 
 
-class OutputStep(Stateless):
-    """What all outputs share: texts of key and value, and how the result is handed on."""
+class OutputStep(StatelessProcessor):
+    """The common part of outputs: texts of key and value, and forwarding the result."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: StageOutput) -> None:
         self._output = output
 
     def prepare(self) -> None:
         output = self._output
-        roles = {each.name: each.role for each in output.layout.schema.columns}
+        roles = {column.name: column.role for column in output.layout.schema.columns}
         texts = dict(output.columns)
-        keys = [each.name for each in output.layout.schema.key]
+        keys = [column.name for column in output.layout.schema.key]
         self._key_names = keys
         self._key_of = values_of([texts[name] for name in keys])
         self._key_texts = [texts[name] for name in keys]
-        names = [each for each in texts if roles[each] is not Role.KEY]
+        names = [name for name in texts if roles[name] is not Role.KEY]
         if not output.internal:
-            names = [each.name for each in output.layout.schema.value]
+            names = [column.name for column in output.layout.schema.value]
         self._value_names = names
         self._value_of = values_of([texts[name] for name in names])
         self._key_and_value_of = pair_of([texts[name] for name in keys], [texts[n] for n in names])
@@ -175,7 +176,7 @@ class OutputStep(Stateless):
         return found
 
     def record(self, record: AnyRecord, key: Any, row: Row | None, timestamp: int) -> AnyRecord:
-        """`row` None: a deletion."""
+        """The output record; a tombstone if `row` is None."""
         value: Any = None if row is None else self._value_of(row)
         if self._internal:
             made = dict.fromkeys(self._key_names) if key is None else key_row(self._key_names, key)
@@ -190,17 +191,17 @@ class OutputStep(Stateless):
 
 
 class StreamOutput(OutputStep):
-    """Condition, table functions, columns, timestamp: rows of a stream on their way out.
+    """Output of a stream: condition, table functions, columns, timestamp.
 
-    `source_key` are the columns that a record without value has.
+    `source_key` are the columns that a record without value still has.
     """
 
-    def __init__(self, output: Output, source_key: Sequence[str] = ()) -> None:
+    def __init__(self, output: StageOutput, source_key: Sequence[str] = ()) -> None:
         super().__init__(output)
         self._source_key = frozenset(source_key)
 
     def key_of_nothing(self, row: Mapping[str, Any]) -> Any:
-        """Of a record without value: NULL for whatever is computed from more than its key."""
+        """The key of a record without value: NULL if it is computed from more than the old key."""
         if not self._key_names:
             return None
         found = zip(self._key_texts, self._key_of(row), strict=True)
@@ -217,7 +218,7 @@ class StreamOutput(OutputStep):
         keyed = output.keyed
         exploded = None
         if output.exploded:
-            exploded = Exploded(output.exploded)
+            exploded = FlatMapper(output.exploded)
         where = bool(output.where)
         key_and_value_of = self._key_and_value_of
         plain = exploded is None and rowtime is None
@@ -226,7 +227,7 @@ class StreamOutput(OutputStep):
         def sent(record: AnyRecord) -> None:
             row: Row = record.value
             if simple and not row.get(DELETED, False) and (keyed or record.key is not None):
-                # The way of nearly all rows, in as few calls as can be.
+                # The path of nearly all rows, with as few calls as possible.
                 timestamp = row[ROWTIME] = record.timestamp
                 if not where or kept(row):
                     downstream(Record(*key_and_value_of(row), timestamp, record.headers))
@@ -235,39 +236,67 @@ class StreamOutput(OutputStep):
             row[ROWTIME] = record.timestamp
             if (where or exploded) and (gone or not kept(row)):
                 return
-            for each in (row,) if exploded is None else exploded(row):
+            for exploded_row in (row,) if exploded is None else exploded(row):
                 if gone and keyed:
-                    key = self.key_of_nothing(each)
+                    key = self.key_of_nothing(exploded_row)
                 else:
-                    key = None if record.key is None and not keyed else self.key(each)
+                    key = None if record.key is None and not keyed else self.key(exploded_row)
                 timestamp = record.timestamp
                 if rowtime is not None and not gone:
-                    found = rowtime(each)[0]
+                    found = rowtime(exploded_row)[0]
                     if found is None or found < 0:
-                        continue  # no record can have such a time
+                        continue  # not a valid timestamp
                     timestamp = found
-                downstream(self.record(record, key, None if gone else each, timestamp))
+                downstream(self.record(record, key, None if gone else exploded_row, timestamp))
+
+        return sent
+
+    def batch_step(self, downstream: DeliverBatch) -> DeliverBatch | None:
+        self.prepare()
+        output = self._output
+        plain = not output.exploded and not output.rowtime
+        if not plain or not self._key_names or self._internal or self._windowed:
+            return None
+        texts = dict(output.columns)
+        keys_of = compiled_each([text.python for text in self._key_texts])
+        values_of_rows = compiled_each([texts[name].python for name in self._value_names])
+        kept = compiled_each([output.where.python]) if output.where else None
+        spoken_of = map(columns_of, (*texts.values(), *([output.where] if output.where else ())))
+        timed = ROWTIME in set().union(*spoken_of)
+        keyed = output.keyed
+
+        def sent(batch: RecordBatch) -> None:
+            rows: list[Row] = batch.values
+            if None in batch.keys and not keyed:
+                raise BatchError
+            if timed:
+                for row, timestamp in zip(rows, batch.timestamps, strict=True):
+                    row[ROWTIME] = timestamp
+            if kept is not None:
+                batch = batch.kept([found is True for (found,) in kept(rows)])
+                rows = batch.values
+            downstream(batch.with_pairs(keys_of(rows), values_of_rows(rows)))
 
         return sent
 
 
-class Exploded:
-    """Arrays side by side, one row for each place; the shorter ones end in NULLs."""
+class FlatMapper:
+    """Table functions: a row for each index of the arrays; shorter arrays are filled with NULLs."""
 
     def __init__(self, exploded: Sequence[tuple[str, Text]]) -> None:
         self._names = [name for name, _ in exploded]
         self._arrays = values_of([text for _, text in exploded])
 
     def __call__(self, row: Row) -> Iterator[Row]:
-        arrays = [each or () for each in self._arrays(row)]
+        arrays = [array or () for array in self._arrays(row)]
         for elements in zip_longest(*arrays):
             yield {**row, **dict(zip(self._names, elements, strict=True))}
 
 
 class TableOutput(OutputStep):
-    """The changes of a table on their way out; `names` are what its key is called in the texts."""
+    """Output of a table's changes; `names` are the names of its key columns in texts."""
 
-    def __init__(self, output: Output, names: Sequence[str]) -> None:
+    def __init__(self, output: StageOutput, names: Sequence[str]) -> None:
         super().__init__(output)
         self._names = tuple(names)
 
@@ -296,7 +325,7 @@ class TableOutput(OutputStep):
 
 
 class _KeyOnly(dict[str, Any]):
-    """A row that has NULL for whatever is not of its key."""
+    """A row in which all columns but those of the key are NULL."""
 
     def __missing__(self, name: str) -> Any:
         return None

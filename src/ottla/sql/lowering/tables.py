@@ -1,4 +1,4 @@
-"""Tables in a graph: how they are kept, and what gives their changes."""
+"""Tables in a graph: their stores, and the nodes of their changes."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.engine.serdes import SessionWindowed
 from ottla.engine.stores import StoreKind
-from ottla.engine.table_steps import SourceStep
+from ottla.engine.table_processors import KTableSourceProcessor
+from ottla.engine.windowed_serdes import SessionWindowed
 from ottla.rows.schema import Layout
 from ottla.rows.types import spark_name
-from ottla.sql.lowering.row_serdes import StoredRow, StoreKey
+from ottla.sql.lowering.row_serdes import StoredRowSerde, StoreKeySerde
 from ottla.sql.text import Text
 
 if TYPE_CHECKING:
-    from ottla.sql.lowering.lower import Lowering
+    from ottla.sql.lowering.graph_builder import GraphBuilder
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """A node that gives the changes of a table.
+class TableNode:
+    """A node whose output is the changes of a table.
 
-    `names` is what the columns of its key are called in texts over its rows, `row` are all columns.
+    `names` are the names of the key columns in texts over its rows; `row` are all columns.
     """
 
     node: str
@@ -32,7 +32,7 @@ class Changes:
 
 
 def source_table(
-    made: Lowering,
+    made: GraphBuilder,
     name: str,
     parent: str,
     row: Sequence[str],
@@ -40,15 +40,15 @@ def source_table(
     windowed: bool = False,
     immutable: bool = False,
 ) -> str:
-    """Rows become changes: a store, called `<name>-store`, knows what was there before."""
-    key = SessionWindowed(StoreKey()) if windowed else StoreKey()
-    value = StoredRow(row, immutable=immutable)
+    """Turn rows into changes with a store, `<name>-store`, which has the old row of each key."""
+    key = SessionWindowed(StoreKeySerde()) if windowed else StoreKeySerde()
+    value = StoredRowSerde(row, immutable=immutable)
     spec = made.store(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, key, value)
-    step = partial(SourceStep, spec, old_values=True)
+    step = partial(KTableSourceProcessor, spec, old_values=True)
     return made.node(name, step, [parent], [spec.name])
 
 
 def is_key(texts: Sequence[Text], layout: Layout) -> bool:
-    """Whether rows lie by this key already."""
-    names = [spark_name(each.name) for each in layout.schema.key]
-    return layout.windowed is None and [each.spark for each in texts] == names
+    """True if the topic is already keyed by these texts."""
+    names = [spark_name(column.name) for column in layout.schema.key]
+    return layout.windowed is None and [text.spark for text in texts] == names

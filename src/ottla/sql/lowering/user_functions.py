@@ -1,27 +1,27 @@
-"""UserFunctions: functions of a server's own modules, on their way to where a graph runs."""
+"""UserFunctions: sends user-defined functions to the process where a graph runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ottla.engine.graph import Supplier
+from ottla.engine.graph import ProcessorSupplier
 from ottla.sql.functions import BUILTIN
-from ottla.sql.functions.table import Function
-from ottla.sql.functions.user import FAMILY
+from ottla.sql.functions.function_registry import Function
+from ottla.sql.functions.user_functions import FAMILY
 
 Included = Callable[[tuple[Function, ...]], "UserFunctions"]
 
 
 class UserFunctions:
-    """In the process that it is unpickled in, the table of functions has them from then on."""
+    """User-defined functions. Unpickling it registers them in that process."""
 
     def __init__(self, functions: tuple[Function, ...]) -> None:
         self.functions = functions
 
     @classmethod
     def known(cls) -> UserFunctions:
-        return cls(tuple(each for each in BUILTIN if each.family == FAMILY))
+        return cls(tuple(function for function in BUILTIN if function.family == FAMILY))
 
     def __reduce__(self) -> tuple[Included, tuple[tuple[Function, ...]]]:
         return _included, (self.functions,)
@@ -33,9 +33,9 @@ def _included(functions: tuple[Function, ...]) -> UserFunctions:
 
 
 class WithFunctions:
-    """A supplier of processors that takes the functions along."""
+    """A supplier of processors that brings the functions along."""
 
-    def __init__(self, supplier: Supplier, functions: UserFunctions) -> None:
+    def __init__(self, supplier: ProcessorSupplier, functions: UserFunctions) -> None:
         self._supplier = supplier
         self._functions = functions
 

@@ -1,4 +1,4 @@
-"""Calls of aggregates and table functions, as stages have them."""
+"""Calls of aggregates and table functions, in the form that stages need."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def _is(name: str, kind: FunctionKind) -> bool:
 
 
 def aggregate_call(call: Expression, name: str, scope: Scope) -> AggregateCall:
-    """The call of an aggregate, with what Spark and what Python needs for it."""
+    """An aggregate call, for Spark and for Python."""
     assert isinstance(call, exp.Anonymous)
     found = resolve_call(call, scope)
     constant = found.function.constants_at(len(found.arguments))
-    columns = [place for place in range(len(found.arguments)) if place not in constant]
-    types = [found.call.types[place] for place in columns]
+    columns = [index for index in range(len(found.arguments)) if index not in constant]
+    types = [found.call.types[index] for index in columns]
     assert all(types), call
     return AggregateCall(
         name=name,
         function=found.function.name,
         arguments=tuple(
-            Text(found.call.texts[place], found.call.python[place]) for place in columns
+            Text(found.call.texts[index], found.call.python[index]) for index in columns
         ),
-        argument_types=tuple(each for each in types if each is not None),
-        constants=tuple(found.call.constants[place] for place in sorted(constant)),
+        argument_types=tuple(type_ for type_ in types if type_ is not None),
+        constants=tuple(found.call.constants[index] for index in sorted(constant)),
         type=found.type,
         spark=found.spark,
         aggregation=found.aggregation,
     )
 
 
-def exploded_call(call: Expression, scope: Scope) -> tuple[SqlType, Text]:
-    """The type of what a table function gives for a row, and the array that has all of it."""
+def table_function_call(call: Expression, scope: Scope) -> tuple[SqlType, Text]:
+    """The element type of a table function's result, and the text of the array of its results."""
     assert isinstance(call, exp.Anonymous)
     found = resolve_call(call, scope)
     return found.type, found.text

@@ -1,43 +1,43 @@
-"""A plan as people read it: what EXPLAIN shows."""
+"""A plan as text, for EXPLAIN."""
 
 from __future__ import annotations
 
 from ottla.sql.catalog import schema_text
 from ottla.sql.plan.stages import (
-    Aggregate,
-    ForeignKeyJoin,
-    Input,
-    Operator,
-    Plan,
-    Project,
-    SessionAggregate,
-    Stage,
-    StreamJoin,
-    StreamTableJoin,
-    TableAggregate,
-    TableChanges,
-    TableJoin,
+    ForeignKeyJoinNode,
+    PlanNode,
+    ProjectNode,
+    QueryPlan,
+    QueryStage,
+    SessionAggregateNode,
+    StageInput,
+    StreamAggregateNode,
+    StreamStreamJoinNode,
+    StreamTableJoinNode,
+    TableAggregateNode,
+    TableGroupByNode,
+    TableTableJoinNode,
 )
-from ottla.sql.syntax.statements import Window
+from ottla.sql.syntax.statements import WindowExpression
 
 _JOINS = {
-    StreamJoin: "stream-stream",
-    StreamTableJoin: "stream-table",
-    TableJoin: "table-table",
-    ForeignKeyJoin: "foreign-key table-table",
+    StreamStreamJoinNode: "stream-stream",
+    StreamTableJoinNode: "stream-table",
+    TableTableJoinNode: "table-table",
+    ForeignKeyJoinNode: "foreign-key table-table",
 }
 
 
-def describe(plan: Plan) -> str:
-    """From the sources to the sink, one stage after another."""
+def explain_plan(plan: QueryPlan) -> str:
+    """The stages in order, from the sources to the sink."""
     lines = [f"{plan.kind} of {schema_text(plan.schema)}"]
     for number, stage in enumerate(plan.stages, 1):
-        lines += [f"stage {number}: {stage.step}", *(f"  {each}" for each in _stage(stage))]
+        lines += [f"stage {number}: {stage.step}", *(f"  {line}" for line in _stage(stage))]
     return "\n".join(lines)
 
 
-def _stage(stage: Stage) -> list[str]:
-    lines = [_read(each) for each in stage.inputs]
+def _stage(stage: QueryStage) -> list[str]:
+    lines = [_read(stage_input) for stage_input in stage.inputs]
     lines += _operator(stage.operator)
     output = stage.output
     if output.where:
@@ -46,48 +46,50 @@ def _stage(stage: Stage) -> list[str]:
         lines.append(f"a row for each {name} in {text.spark}")
     lines += [f"{name} = {text.spark}" for name, text in output.columns]
     if not output.topic:
-        return [*lines, "to whoever asked"]
+        return [*lines, "to the client"]
     kind = "internal topic" if output.internal else "topic"
     formats = f"{output.layout.key_format.name}, {output.layout.value_format.name}"
     return [*lines, f"to {kind} {output.topic} ({formats})"]
 
 
-def _read(source: Input) -> str:
+def _read(source: StageInput) -> str:
     kind = "internal topic" if source.internal else f"{source.kind.lower()} {source.name}, topic"
     where = f", where {source.where.spark}" if source.where else ""
     return f"read {kind} {source.topic}{where}"
 
 
-def _operator(operator: Operator) -> list[str]:
-    if isinstance(operator, Project):
+def _operator(operator: PlanNode) -> list[str]:
+    if isinstance(operator, ProjectNode):
         return ["row by row; shares a Spark query with others on the same input"]
-    if isinstance(operator, TableChanges):
-        return ["changes: the old row undone, the new one added"]
-    if isinstance(operator, Aggregate | TableAggregate | SessionAggregate):
+    if isinstance(operator, TableGroupByNode):
+        return ["changes: undo the old row, add the new one"]
+    if isinstance(operator, StreamAggregateNode | TableAggregateNode | SessionAggregateNode):
         return _aggregate(operator)
     text = f"{_JOINS[type(operator)]} join, {operator.kind}"
     left = operator.left.foreign or operator.left.key
     text += f": {left.spark} = {operator.right.key.spark}"
-    if isinstance(operator, StreamJoin):
+    if isinstance(operator, StreamStreamJoinNode):
         text += f", within {operator.before_ms} ms before and {operator.after_ms} ms after"
         text += f", grace {operator.grace_ms} ms"
     return [text]
 
 
-def _aggregate(operator: Aggregate | TableAggregate | SessionAggregate) -> list[str]:
-    lines = [f"group {each.name} = {each.text.spark}" for each in operator.groups]
+def _aggregate(
+    operator: StreamAggregateNode | TableAggregateNode | SessionAggregateNode,
+) -> list[str]:
+    lines = [f"group {group.name} = {group.text.spark}" for group in operator.groups]
     for call in operator.calls:
-        arguments = ", ".join(each.spark for each in call.arguments)
+        arguments = ", ".join(argument.spark for argument in call.arguments)
         lines.append(f"{call.name} = {call.function}({arguments})")
-    if isinstance(operator, SessionAggregate):
+    if isinstance(operator, SessionAggregateNode):
         lines.append(f"sessions, gap {operator.gap_ms} ms, grace {operator.grace_ms} ms")
-    if isinstance(operator, Aggregate) and operator.window is not None:
+    if isinstance(operator, StreamAggregateNode) and operator.window is not None:
         lines.append(_window(operator.window, operator.grace_ms))
         lines.append(f"emit {operator.emit.lower()}")
     return lines
 
 
-def _window(window: Window, grace_ms: int) -> str:
+def _window(window: WindowExpression, grace_ms: int) -> str:
     sizes = {"size": window.size_ms, "advance": window.advance_ms, "gap": window.gap_ms}
     known = ", ".join(f"{name} {value} ms" for name, value in sizes.items() if value)
     return f"{window.kind.lower()} window, {known}, grace {grace_ms} ms"

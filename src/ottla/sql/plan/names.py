@@ -1,7 +1,7 @@
-"""The names in a query: which source each column is of.
+"""Name resolution: the source of each column in a query.
 
-An expression that is bound has only columns that say their relation, `ALIAS.NAME`, so that two of
-them are equal exactly if they are the same tree.
+In a bound expression all columns are qualified, `ALIAS.NAME`, so that expressions can be compared
+by comparing their trees.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from sqlglot import exp
 from ottla.rows.errors import SqlError
 from ottla.rows.schema import PSEUDO_COLUMNS, WINDOW_BOUNDS
 from ottla.rows.types import SqlType
-from ottla.sql.catalog import Catalog, Source
+from ottla.sql.catalog import Catalog, DataSource
 from ottla.sql.expressions import Scope, typed
-from ottla.sql.syntax.statements import Expression, Query, Relation
+from ottla.sql.syntax.statements import Expression, QueryBody, Relation
 from ottla.sql.text import Text, column
 
 JOIN_KEY: Final = "ROWKEY"
 MADE: Final = ""
-"""The relation of what a stage computes itself: groups, aggregates, window bounds."""
+"""The relation of columns that a stage computes: groups, aggregates, window bounds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A source under its alias. `columns`: those of the schema; pseudo columns come on top."""
+class AliasedSource:
+    """A source and its alias. `columns` are those of the schema, without pseudo columns."""
 
     alias: str
-    source: Source
+    source: DataSource
 
     @property
     def columns(self) -> dict[str, SqlType]:
-        return {each.name: each.type for each in self.source.schema.columns}
+        return {column.name: column.type for column in self.source.schema.columns}
 
     @property
     def pseudo_columns(self) -> dict[str, SqlType]:
@@ -46,16 +46,16 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """All relations of a query, and what else may be spoken of in it (by plain name)."""
+class QueryNames:
+    """The relations of a query, and computed columns, which have no relation."""
 
-    relations: tuple[Named, ...]
+    relations: tuple[AliasedSource, ...]
     made: dict[str, SqlType] = field(default_factory=dict)
     spark: bool = True
-    """Spark has to be able to compute all expressions, and not Python alone."""
+    """Spark must be able to compute all expressions, in addition to Python."""
 
-    def find(self, alias: str) -> Named | None:
-        return next((each for each in self.relations if each.alias == alias), None)
+    def find(self, alias: str) -> AliasedSource | None:
+        return next((relation for relation in self.relations if relation.alias == alias), None)
 
     @property
     def joined(self) -> bool:
@@ -63,15 +63,15 @@ class Names:
 
     @property
     def join_key(self) -> str:
-        """What the key of a join is called whose sides may both be missing, or are joined by
-        expressions: ROWKEY, or ROWKEY_1 and so on where a source has that already."""
-        taken = {name for each in self.relations for name in each.columns}
+        """The name of a join's key that equals no column, because either side may be missing or is
+        joined by an expression: ROWKEY, or ROWKEY_1 and so on if a source has that column."""
+        taken = {name for relation in self.relations for name in relation.columns}
         choices = itertools.chain([JOIN_KEY], (f"{JOIN_KEY}_{n}" for n in itertools.count(1)))
-        return next(each for each in choices if each not in taken)
+        return next(choice for choice in choices if choice not in taken)
 
     def clashes(self, name: str) -> bool:
-        """More than one relation has a column of this name."""
-        return sum(each.type_of(name) is not None for each in self.relations) > 1
+        """True if several relations have a column of this name."""
+        return sum(relation.type_of(name) is not None for relation in self.relations) > 1
 
     def type_of(self, alias: str, name: str) -> SqlType:
         if alias == MADE:
@@ -82,9 +82,9 @@ class Names:
         return found
 
     def bind(self, expression: Expression, clause: str) -> Expression:
-        """The expression with each column's relation in it; SqlError for a name nobody has.
+        """Qualify all columns of an expression; SqlError for an unknown name.
 
-        Parentheses around all of it go: `(a + b)` is what `a + b` is.
+        Outer parentheses are dropped, so that `(a + b)` equals `a + b`.
         """
         bare = expression
         while isinstance(bare, exp.Paren):
@@ -98,11 +98,11 @@ class Names:
             if relation is None and self._has(qualifier):
                 raise _unresolved(column, f"{qualifier}.{name}", clause, _struct_hint(column))
             if relation is None:
-                there = ", ".join(each.alias for each in self.relations)
+                there = ", ".join(relation.alias for relation in self.relations)
                 raise _at(
                     column,
                     f"'{qualifier}' is not a valid stream/table name or alias.",
-                    f"Those of this query: {there}.",
+                    f"Names in this query: {there}.",
                 )
             if name in self.made and name in WINDOW_BOUNDS:
                 return reference(MADE, name)
@@ -111,49 +111,49 @@ class Names:
             return reference(qualifier, name)
         if name in self.made:
             return reference(MADE, name)
-        having = [each for each in self.relations if each.type_of(name) is not None]
+        having = [relation for relation in self.relations if relation.type_of(name) is not None]
         if not having:
             raise _unresolved(column, name, clause, self._near(name))
         if len(having) > 1:
-            choices = " or ".join(f"{each.alias}.{name}" for each in having)
+            choices = " or ".join(f"{relation.alias}.{name}" for relation in having)
             raise _at(
                 column,
                 f"Column '{name}' is ambiguous. Could be {choices}.",
-                "Write the name of the source before the column.",
+                "Qualify the column with the name of its source.",
             )
         return reference(having[0].alias, name)
 
     def _has(self, name: str) -> bool:
-        return any(each.type_of(name) is not None for each in self.relations)
+        return any(relation.type_of(name) is not None for relation in self.relations)
 
     def _near(self, name: str) -> str:
         import difflib
 
-        there = [column for each in self.relations for column in each.columns]
+        there = [column for relation in self.relations for column in relation.columns]
         close = difflib.get_close_matches(name, there, 1)
         if close:
             return f"Did you mean {close[0]}?"
-        return f"The columns there are: {', '.join(dict.fromkeys(there))}."
+        return f"Available columns: {', '.join(dict.fromkeys(there))}."
 
 
-def names_of(query: Query, catalog: Catalog) -> Names:
-    """The relations of a query, found in the catalog."""
+def names_of(query: QueryBody, catalog: Catalog) -> QueryNames:
+    """The names of a query, with its relations from the catalog."""
     assert query.source is not None
-    relations: list[Named] = []
-    for each in (query.source, *(join.relation for join in query.joins)):
-        found = Named(each.alias or each.name, _find(catalog, each))
+    relations: list[AliasedSource] = []
+    for relation in (query.source, *(join.relation for join in query.joins)):
+        found = AliasedSource(relation.alias or relation.name, _find(catalog, relation))
         if any(found.alias == other.alias for other in relations):
             raise SqlError(
-                f"Each source in a query needs a name of its own: {found.alias} is there twice.",
-                remedy=f"Give it another one: {each.name} AS {found.alias}2.",
-                line=each.line,
-                column=each.column,
+                f"Sources of a query need distinct names: {found.alias} is used twice.",
+                remedy=f"Add an alias: {relation.name} AS {found.alias}2.",
+                line=relation.line,
+                column=relation.column,
             )
         relations.append(found)
-    return Names(tuple(relations))
+    return QueryNames(tuple(relations))
 
 
-def _find(catalog: Catalog, relation: Relation) -> Source:
+def _find(catalog: Catalog, relation: Relation) -> DataSource:
     return catalog.find(relation.name, line=relation.line, column=relation.column)
 
 
@@ -165,21 +165,21 @@ def reference(alias: str, name: str) -> exp.Column:
     return exp.Column(this=exp.Identifier(this=name, quoted=False), table=table)
 
 
-def _bind(node: Expression, names: Names, clause: str, own: frozenset[str]) -> Expression:
-    """`own` are the parameters of the lambdas around."""
+def _bind(node: Expression, names: QueryNames, clause: str, own: frozenset[str]) -> Expression:
+    """`own` are the parameters of enclosing lambdas."""
     if isinstance(node, exp.Column):
         if not node.table and node.name in own:
             return node
         return _placed(names.resolve(node, clause), node)
     if isinstance(node, exp.Lambda):
-        own |= {each.name for each in node.expressions}
+        own |= {expression.name for expression in node.expressions}
         node.set("this", _bind(node.this, names, clause, own))
         return node
     return with_children(node, lambda child: _bind(child, names, clause, own))
 
 
 def with_children(node: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """The node, with each of its children changed."""
+    """Apply `change` to each child of the node."""
     for key, value in list(node.args.items()):
         if isinstance(value, list):
             node.set(key, [change(e) if isinstance(e, exp.Expression) else e for e in value])
@@ -194,7 +194,7 @@ def _placed(new: Expression, old: Expression) -> Expression:
 
 
 def replaced(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """A copy in which each subtree that `change` has something for is that."""
+    """A copy in which each subtree for which `change` returns a node is replaced by it."""
     found = change(node)
     if found is not None:
         return _placed(found.copy(), node)
@@ -205,7 +205,7 @@ def replaced(node: Expression, change: Callable[[Expression], Expression | None]
 
 
 def columns_in(expression: Expression) -> Iterator[tuple[str, str]]:
-    """(relation, name) of each bound column; parameters of lambdas are not among them."""
+    """(relation, name) of each bound column; parameters of lambdas are left out."""
     yield from _columns_in(expression, frozenset())
 
 
@@ -215,21 +215,23 @@ def _columns_in(node: Expression, own: frozenset[str]) -> Iterator[tuple[str, st
             yield node.table, node.name
         return
     if isinstance(node, exp.Lambda):
-        own |= {each.name for each in node.expressions}
+        own |= {expression.name for expression in node.expressions}
     for child in node.iter_expressions():
         yield from _columns_in(child, own)
 
 
 def scope_of(
-    names: Names, text: Callable[[str, str], Text], columns: Iterator[tuple[str, str]] | None = None
+    names: QueryNames,
+    text: Callable[[str, str], Text],
+    columns: Iterator[tuple[str, str]] | None = None,
 ) -> Scope:
-    """The text of each column. `text` is given relation and name."""
+    """The scope of an expression. `text` gets relation and name of a column."""
     wanted = columns if columns is not None else _all(names)
-    known = {each: (names.type_of(*each), text(*each)) for each in wanted}
+    known = {reference: (names.type_of(*reference), text(*reference)) for reference in wanted}
     return Scope(known, spark=names.spark)
 
 
-def _all(names: Names) -> Iterator[tuple[str, str]]:
+def _all(names: QueryNames) -> Iterator[tuple[str, str]]:
     for relation in names.relations:
         for name in (*relation.columns, *relation.pseudo_columns):
             yield relation.alias, name
@@ -238,7 +240,7 @@ def _all(names: Names) -> Iterator[tuple[str, str]]:
 
 
 def plain_text(_: str, name: str) -> Text:
-    """A column of the one input, as the source gives it."""
+    """The text of a column of a query with one source."""
     return column(name)
 
 
@@ -249,7 +251,7 @@ def check_boolean(expression: Expression, scope: Scope, clause: str, text: str) 
             expression,
             f"Type mismatch in {clause} expression: Should evaluate to boolean but is {text}"
             f" ({found}) instead.",
-            f"Compare it with something: {clause} {text} = ...",
+            f"Write a comparison: {clause} {text} = ...",
         )
 
 
@@ -258,11 +260,11 @@ def _unresolved(node: Expression, name: str, clause: str, remedy: str) -> SqlErr
 
 
 def _struct_hint(column: exp.Column) -> str:
-    return f"Fields of a STRUCT are reached by an arrow: {column.table}->{column.name}."
+    return f"Use an arrow for the field of a STRUCT: {column.table}->{column.name}."
 
 
 def _at(node: Expression, message: str, remedy: str) -> SqlError:
-    meta = next((each.meta for each in node.walk() if "line" in each.meta), {})
+    meta = next((child.meta for child in node.walk() if "line" in child.meta), {})
     return SqlError(
         message, remedy=remedy, line=int(meta.get("line", 0)), column=int(meta.get("col", 0))
     )

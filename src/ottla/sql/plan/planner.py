@@ -1,4 +1,4 @@
-"""A query becomes a plan: names are found, rules kept, what is left is text."""
+"""The planner: resolves the names of a query, checks ksqlDB's rules, and makes the plan."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from ottla.rows.schema import (
     PSEUDO_COLUMNS,
     WINDOW_BOUNDS,
     Column,
-    Format,
+    FormatInfo,
     Layout,
+    LogicalSchema,
     Role,
-    Schema,
-    Windowed,
+    WindowInfo,
     WindowKind,
 )
-from ottla.rows.types import STRING, Kind, SqlType
+from ottla.rows.types import STRING, SqlBaseType, SqlType
 from ottla.sql.casts import converted
-from ottla.sql.catalog import Catalog, Source
+from ottla.sql.catalog import Catalog, DataSource
 from ottla.sql.expressions import Scope, to_text, typed
 from ottla.sql.plan import joins
 from ottla.sql.plan.aggregates import (
-    Grouped,
+    AggregateAnalysis,
     aggregate_stages,
+    analyze_aggregates,
     calls_in,
     check_clauses,
-    grouped,
     window_names,
 )
-from ottla.sql.plan.calls import exploded_call, is_table_function
+from ottla.sql.plan.calls import is_table_function, table_function_call
 from ottla.sql.plan.names import (
     MADE,
-    Names,
+    QueryNames,
     at,
     check_boolean,
     columns_in,
@@ -48,42 +48,50 @@ from ottla.sql.plan.names import (
     scope_of,
 )
 from ottla.sql.plan.projection import (
-    Item,
-    Key,
     KeyColumn,
+    ProjectionItem,
+    ProjectionKey,
     default_name,
     expand,
     star_columns,
     with_key,
 )
-from ottla.sql.plan.sinks import SinkWish, check_kind, layout_of, topic_of
-from ottla.sql.plan.stages import Input, Operator, Output, Plan, Project, Stage, Topic
+from ottla.sql.plan.sinks import SinkSpec, check_kind, layout_of, topic_of
+from ottla.sql.plan.stages import (
+    PlanNode,
+    ProjectNode,
+    QueryPlan,
+    QueryStage,
+    QueryTopicSpec,
+    StageInput,
+    StageOutput,
+)
 from ottla.sql.syntax import format_expression
-from ottla.sql.syntax.statements import Emit, Expression, Query, SourceKind
+from ottla.sql.syntax.statements import Emit, Expression, QueryBody, SourceKind
 from ottla.sql.text import Text, column, column_of, composed
 
 ColumnText = Callable[[str, str], Text]
-"""A column's text, by relation and name."""
-PUSH_FORMAT: Final = Format("NONE")
+"""The text of a column, by relation and name."""
+PUSH_FORMAT: Final = FormatInfo("NONE")
 
 
 def plan_query(
-    query: Query,
+    query: QueryBody,
     catalog: Catalog,
     properties: Mapping[str, str] | None = None,
     *,
-    sink: SinkWish | None = None,
+    sink: SinkSpec | None = None,
     spark: bool = True,
-) -> Plan:
-    """What `query` does, checked; `sink` is None for a push query. Without `spark` its Python texts
-    alone will be used, and may do what Spark can't."""
+) -> QueryPlan:
+    """The plan of a query; `sink` is None for a push query. Without `spark` only the Python texts
+    are used, so expressions may do what Spark can't."""
     if query.beyond is not None or query.source is None:
         raise SqlError(
-            "This query can be answered once, not followed.",
-            remedy="Subqueries, ORDER BY and window functions belong in pull queries.",
+            "This query works as a pull query only.",
+            remedy="Leave out subqueries, ORDER BY and window functions.",
         )
     names = replace(names_of(query, catalog), spark=spark)
-    draft = _Draft(query, names, dict(properties or {}), sink)
+    draft = _PlannerContext(query, names, dict(properties or {}), sink)
     _check_query(query, draft.names, sink)
     if query.joins:
         return _plan_joined(draft)
@@ -91,11 +99,11 @@ def plan_query(
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
-    query: Query
-    names: Names
+class _PlannerContext:
+    query: QueryBody
+    names: QueryNames
     properties: dict[str, str] = field(default_factory=dict)
-    sink: SinkWish | None = None
+    sink: SinkSpec | None = None
 
     @property
     def transient(self) -> bool:
@@ -106,11 +114,11 @@ class _Draft:
         return self.sink.name if self.sink else None
 
     @property
-    def first(self) -> Source:
+    def first(self) -> DataSource:
         return self.names.relations[0].source
 
 
-def _check_query(query: Query, names: Names, sink: SinkWish | None) -> None:
+def _check_query(query: QueryBody, names: QueryNames, sink: SinkSpec | None) -> None:
     if query.limit is not None and sink is not None:
         raise SqlError(
             "CREATE STREAM AS SELECT and CREATE TABLE AS SELECT statements do not support LIMIT.",
@@ -137,7 +145,7 @@ def _check_query(query: Query, names: Names, sink: SinkWish | None) -> None:
 # -- one source
 
 
-def _plan_single(draft: _Draft) -> Plan:
+def _plan_single(draft: _PlannerContext) -> QueryPlan:
     draft = _with_groups(draft)
     query, names = draft.query, window_names(draft.query, draft.names)
     read = joins.input_of(names.relations[0])
@@ -147,59 +155,64 @@ def _plan_single(draft: _Draft) -> Plan:
     check_clauses(query, [call for item in items for call in calls_in(item.expression)])
     key = _source_key(draft) if not query.partition_by else _partition_key(draft, items)
     key_texts = _partition_texts(draft, key) if query.partition_by else ()
-    result = _Result(read.kind, key, read.layout.windowed, key_texts)
+    result = _PlannedResult(read.kind, key, read.layout.windowed, key_texts)
     where = condition_text(query.where, "WHERE", names, plain_text)
-    return _ended(draft, names, items, Project(read), plain_text, result, where)
+    return _ended(draft, names, items, ProjectNode(read), plain_text, result, where)
 
 
-def _with_groups(draft: _Draft) -> _Draft:
-    """A push query that aggregates without GROUP BY has one group, which all rows are in."""
+def _with_groups(draft: _PlannerContext) -> _PlannerContext:
+    """A push query that aggregates without GROUP BY has one group with all rows."""
     query, names = draft.query, window_names(draft.query, draft.names)
     if query.group_by or query.partition_by or not draft.transient:
         return draft
-    parts = [names.bind(each.expression, "SELECT") for each in query.select if each.expression]
-    if not any(calls_in(each) for each in parts):
+    parts = [names.bind(item.expression, "SELECT") for item in query.select if item.expression]
+    if not any(calls_in(part) for part in parts):
         return draft
     return replace(draft, query=replace(query, group_by=(exp.Literal.number(0),)))
 
 
-def _source_key(draft: _Draft) -> Key:
+def _source_key(draft: _PlannerContext) -> ProjectionKey:
     relation = draft.names.relations[0]
     columns = (
-        KeyColumn((reference(relation.alias, each.name),), each.name, each.type)
-        for each in relation.source.schema.key
+        KeyColumn((reference(relation.alias, column.name),), column.name, column.type)
+        for column in relation.source.schema.key
     )
-    return Key(tuple(columns))
+    return ProjectionKey(tuple(columns))
 
 
-def _partition_key(draft: _Draft, items: list[Item]) -> Key:
-    by = [draft.names.bind(each, "PARTITION BY") for each in draft.query.partition_by]
+def _partition_key(draft: _PlannerContext, items: list[ProjectionItem]) -> ProjectionKey:
+    by = [draft.names.bind(expression, "PARTITION BY") for expression in draft.query.partition_by]
     if len(by) == 1 and isinstance(by[0], exp.Null):
-        return Key(())
-    if any(isinstance(each, exp.Null) for each in by):
+        return ProjectionKey(())
+    if any(isinstance(expression, exp.Null) for expression in by):
         raise at(
             draft.query.partition_by[0],
             "Cannot PARTITION BY multiple columns including NULL",
-            "PARTITION BY NULL alone makes records without a key.",
+            "PARTITION BY NULL makes records without a key.",
         )
     columns = []
-    for each in by:
-        kind = typed(each, scope_of(draft.names, plain_text))
-        names = [item.name for item in items if item.expression == each]
-        name = names[0] if names else default_name(each, draft.names) or format_expression(each)
-        columns.append(KeyColumn((each,), name, kind))
-    return Key(tuple(columns), "partitioning expression")
+    for expression in by:
+        kind = typed(expression, scope_of(draft.names, plain_text))
+        names = [item.name for item in items if item.expression == expression]
+        name = (
+            names[0]
+            if names
+            else default_name(expression, draft.names) or format_expression(expression)
+        )
+        columns.append(KeyColumn((expression,), name, kind))
+    return ProjectionKey(tuple(columns), "partitioning expression")
 
 
-def _partition_texts(draft: _Draft, key: Key) -> tuple[Text, ...]:
-    """A record without a value has no new key either, unless that is made of the old one alone."""
+def _partition_texts(draft: _PlannerContext, key: ProjectionKey) -> tuple[Text, ...]:
+    """The texts of the new key. For a record without a value it is NULL unless it is computed from
+    the old key alone."""
     (relation,) = draft.names.relations
-    old = {each.name for each in relation.source.schema.key}
+    old = {column.name for column in relation.source.schema.key}
     scope = scope_of(draft.names, plain_text)
     texts = []
-    for each in key.columns:
-        text = to_text(each.matches[0], scope)
-        if not {name for _, name in columns_in(each.matches[0])} <= old:
+    for key_column in key.columns:
+        text = to_text(key_column.matches[0], scope)
+        if not {name for _, name in columns_in(key_column.matches[0])} <= old:
             text = composed(
                 f"IF({DELETED}, NULL, {{0}})", f"(None if row[{DELETED!r}] else {{0}})", text
             )
@@ -208,12 +221,12 @@ def _partition_texts(draft: _Draft, key: Key) -> tuple[Text, ...]:
 
 
 def condition_text(
-    condition: Expression | None, clause: str, names: Names, text: ColumnText
+    condition: Expression | None, clause: str, names: QueryNames, text: ColumnText
 ) -> Text | None:
     if condition is None:
         return None
-    # Rows have no part in the windows yet that they will be in.
-    made = {name: each for name, each in names.made.items() if name not in WINDOW_BOUNDS}
+    # WHERE is applied before rows are assigned to windows.
+    made = {name: type_ for name, type_ in names.made.items() if name not in WINDOW_BOUNDS}
     names = replace(names, made=made)
     bound = names.bind(condition, clause)
     found = calls_in(bound)
@@ -221,7 +234,7 @@ def condition_text(
         raise at(
             found[0],
             f"{clause} can't contain aggregate functions: {format_expression(found[0])}",
-            "A condition on groups belongs into HAVING.",
+            "Use HAVING for a condition on groups.",
         )
     scope = scope_of(names, text, columns_in(bound))
     check_boolean(bound, scope, clause, format_expression(condition))
@@ -231,7 +244,7 @@ def condition_text(
 # -- joins
 
 
-def _plan_joined(draft: _Draft) -> Plan:
+def _plan_joined(draft: _PlannerContext) -> QueryPlan:
     query, names = draft.query, window_names(draft.query, draft.names)
     wanted = _wanted(query, names)
     plan, names = joins.plan_joins(query.joins, names, wanted)
@@ -239,42 +252,42 @@ def _plan_joined(draft: _Draft) -> Plan:
     where = condition_text(query.where, "WHERE", names, plan.text)
     if query.group_by:
         output = joins.between_output(plan, "Join", wanted, names, where)
-        stage = Stage("Join", plan.operator, output)
-        read = Input("Join", "Join", output.layout, plan.kind, internal=True)
+        stage = QueryStage("Join", plan.operator, output)
+        read = StageInput("Join", "Join", output.layout, plan.kind, internal=True)
         return _plan_aggregate(draft, names, items, read, _flat_text, (*plan.stages, stage))
     check_clauses(query, [call for item in items for call in calls_in(item.expression)])
     key = plan.key
     if not key.columns[0].matches:
         made = KeyColumn((reference(MADE, names.join_key),), names.join_key, plan.key_type)
-        key = Key((made,), "join expression")
-    result = _Result(plan.kind, key, plan.windowed, key_texts=_join_key_texts(key))
+        key = ProjectionKey((made,), "join expression")
+    result = _PlannedResult(plan.kind, key, plan.windowed, key_texts=_join_key_texts(key))
     if query.partition_by:
-        result = _Result(plan.kind, _partition_key(replace(draft, names=names), items), None)
+        result = _PlannedResult(plan.kind, _partition_key(replace(draft, names=names), items), None)
     return _ended(draft, names, items, plan.operator, plan.text, result, where, plan.stages)
 
 
-def _join_key_texts(key: Key) -> tuple[Text, ...]:
+def _join_key_texts(key: ProjectionKey) -> tuple[Text, ...]:
     if len(key.columns) == 1:
         return (joins.KEY,)
-    return tuple(column_of("key", each.name) for each in key.columns)
+    return tuple(column_of("key", column.name) for column in key.columns)
 
 
 def _flat_text(alias: str, name: str) -> Text:
     return column(f"{alias}_{name}" if alias != MADE else name)
 
 
-def _wanted(query: Query, names: Names) -> joins.Wanted:
-    """Every column that the query speaks of but in its ON clauses."""
+def _wanted(query: QueryBody, names: QueryNames) -> joins.Wanted:
+    """All columns that the query uses outside of its ON clauses."""
     found: set[tuple[str, str]] = set()
     loose = replace(names, made={**names.made, names.join_key: STRING})
     for item in query.select:
         if isinstance(item.star_of, str):
-            for each in names.relations:
-                if item.star_of in ("", each.alias):
-                    starred = star_columns(each, with_bounds=True)
-                    found |= {(each.alias, name) for name in starred}
+            for relation in names.relations:
+                if item.star_of in ("", relation.alias):
+                    starred = star_columns(relation, with_bounds=True)
+                    found |= {(relation.alias, name) for name in starred}
                 if query.partition_by:
-                    found |= {(each.alias, name) for name in PSEUDO_COLUMNS}
+                    found |= {(relation.alias, name) for name in PSEUDO_COLUMNS}
         else:
             part = item.expression if item.star_of is None else item.star_of
             assert part is not None
@@ -288,39 +301,39 @@ def _wanted(query: Query, names: Names) -> joins.Wanted:
     for clause, parts in clauses:
         for each_part in parts:
             found |= set(columns_in(loose.bind(each_part, clause)))
-    return frozenset(each for each in found if each[0] != MADE)
+    return frozenset(reference for reference in found if reference[0] != MADE)
 
 
 # -- aggregates
 
 
 def _plan_aggregate(
-    draft: _Draft,
-    names: Names,
-    items: list[Item],
-    read: Input,
+    draft: _PlannerContext,
+    names: QueryNames,
+    items: list[ProjectionItem],
+    read: StageInput,
     text: ColumnText,
-    before: tuple[Stage, ...],
-) -> Plan:
+    before: tuple[QueryStage, ...],
+) -> QueryPlan:
     query = draft.query
-    plan = grouped(query, names, items, read, text, draft.properties)
+    plan = analyze_aggregates(query, names, items, read, text, draft.properties)
     window = query.window
-    windowed = Windowed(window.kind, window.size_ms) if window else None
+    windowed = WindowInfo(window.kind, window.size_ms) if window else None
     if windowed and windowed.kind is WindowKind.SESSION:
-        windowed = Windowed(WindowKind.SESSION)
-    result = _Result(SourceKind.TABLE, plan.key, windowed)
+        windowed = WindowInfo(WindowKind.SESSION)
+    result = _PlannedResult(SourceKind.TABLE, plan.key, windowed)
     where = condition_text(query.where, "WHERE", names, text) if not query.joins else None
     having = _having(plan)
-    # The bound operator is known only with its output: Project stands in for it until then.
+    # The operator of the last stage is not known yet: ProjectNode is a placeholder.
     ended = _ended(
-        draft, plan.names, list(plan.items), Project(read), _flat_text, result, having, before
+        draft, plan.names, list(plan.items), ProjectNode(read), _flat_text, result, having, before
     )
     stages = aggregate_stages(read, plan, query, where, ended.stages[-1].output)
     all_stages = (*before, *stages)
     return replace(ended, stages=all_stages, internal_topics=_internal(all_stages))
 
 
-def _having(plan: Grouped) -> Text | None:
+def _having(plan: AggregateAnalysis) -> Text | None:
     if plan.having is None:
         return None
     scope = scope_of(plan.names, _flat_text, columns_in(plan.having))
@@ -328,42 +341,42 @@ def _having(plan: Grouped) -> Text | None:
     return to_text(plan.having, scope)
 
 
-# -- the end of every query
+# -- the last stage
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
+class _PlannedResult:
     kind: SourceKind
-    key: Key
-    windowed: Windowed | None
+    key: ProjectionKey
+    windowed: WindowInfo | None
     key_texts: tuple[Text, ...] = ()
-    """Where each column of the key is. It has to come from there where a deleted row has nothing
-    but its key, and where the column that stands for it is of a side that may be missing."""
+    """The text of each key column. A deleted row has nothing but its key, and after an outer join
+    the selected column may be NULL; so the key does not come from the select list then."""
 
 
 def _ended(
-    draft: _Draft,
-    names: Names,
-    items: list[Item],
-    operator: Operator,
+    draft: _PlannerContext,
+    names: QueryNames,
+    items: list[ProjectionItem],
+    operator: PlanNode,
     text: ColumnText,
-    result: _Result,
+    result: _PlannedResult,
     where: Text | None,
-    before: tuple[Stage, ...] = (),
-) -> Plan:
-    """The last stage, with the select list as its output, and the plan around it."""
+    before: tuple[QueryStage, ...] = (),
+) -> QueryPlan:
+    """Complete the plan: its last stage has the select list as output."""
     if draft.sink is not None:
         check_kind(draft.sink, result.kind)
     keyed = with_key(items, result.key, draft.sink_name)
     keyed, names, exploded = _table_functions(keyed, names, text, result.kind)
     scope = scope_of(names, text)
-    types = [typed(each.expression, scope) for each in keyed]
-    schema = Schema(
-        tuple(Column(each.name, kind, each.role) for each, kind in zip(keyed, types, strict=True))
+    types = [typed(item.expression, scope) for item in keyed]
+    schema = LogicalSchema(
+        tuple(Column(item.name, kind, item.role) for item, kind in zip(keyed, types, strict=True))
     )
     layout, topic = _layout_and_topic(draft, schema, result)
     columns = _column_texts(keyed, _sink_columns(layout, schema), scope, result)
-    output = Output(
+    output = StageOutput(
         topic.name if topic else "",
         replace(layout, always_keyed=_always_keyed(draft.query)),
         columns,
@@ -372,12 +385,12 @@ def _ended(
         rowtime=_rowtime(layout, columns),
         keyed=bool(draft.query.partition_by),
     )
-    stages = (*before, Stage(_step(operator), operator, output))
-    return Plan(
+    stages = (*before, QueryStage(_step(operator), operator, output))
+    return QueryPlan(
         kind=result.kind,
         layout=layout,
         stages=stages,
-        sources=tuple(dict.fromkeys(each.source.name for each in draft.names.relations)),
+        sources=tuple(dict.fromkeys(relation.source.name for relation in draft.names.relations)),
         topic=topic,
         internal_topics=_internal(stages),
         emit=draft.query.emit or Emit.CHANGES,
@@ -387,66 +400,67 @@ def _ended(
     )
 
 
-def _always_keyed(query: Query) -> bool:
-    """PARTITION BY several columns makes a key of them, though all of them be NULL."""
+def _always_keyed(query: QueryBody) -> bool:
+    """PARTITION BY several columns gives every record a key, even if all of them are NULL."""
     return len(query.partition_by) > 1
 
 
 def _column_texts(
-    items: list[Item], columns: tuple[Column, ...], scope: Scope, result: _Result
+    items: list[ProjectionItem], columns: tuple[Column, ...], scope: Scope, result: _PlannedResult
 ) -> tuple[tuple[str, Text], ...]:
     """Name and text of each column."""
     texts = []
     for item, found in zip(items, columns, strict=True):
         text, type_ = to_text(item.expression, scope), typed(item.expression, scope)
         if result.key_texts and item.role is Role.KEY:
-            text = result.key_texts[item.key_place]
-            type_ = result.key.columns[item.key_place].type
+            text = result.key_texts[item.key_index]
+            type_ = result.key.columns[item.key_index].type
         texts.append((found.name, _cast(text, type_, found.type)))
     return tuple(texts)
 
 
 def _rowtime(layout: Layout, columns: tuple[tuple[str, Text], ...]) -> Text | None:
-    """WITH (TIMESTAMP='column'): the time of each record is what is in that column."""
+    """WITH (TIMESTAMP='column'): that column gives the timestamp of each record."""
     found = layout.schema.find(layout.timestamp) if layout.timestamp else None
     if found is None:
         return None
     text = dict(columns)[found.name]
-    if found.type.kind is Kind.STRING:
+    if found.type.kind is SqlBaseType.STRING:
         made = exp.Anonymous(
             this="STRINGTOTIMESTAMP",
             expressions=[reference(MADE, "T"), exp.Literal.string(layout.timestamp_format)],
         )
         text = to_text(made, Scope({(MADE, "T"): (found.type, text)}))
-    if found.type.kind is not Kind.TIMESTAMP:
+    if found.type.kind is not SqlBaseType.TIMESTAMP:
         return text
     return composed("unix_millis({0})", "epoch_ms({0})", text)
 
 
-def _step(operator: Operator) -> str:
-    return "Project" if isinstance(operator, Project) else "Join"
+def _step(operator: PlanNode) -> str:
+    return "Project" if isinstance(operator, ProjectNode) else "Join"
 
 
-def _sink_columns(layout: Layout, schema: Schema) -> tuple[Column, ...]:
-    """INSERT INTO: the columns of the sink, in the result's order; else the result's own."""
-    return tuple(layout.schema.find(each.name) or each for each in schema.columns)
+def _sink_columns(layout: Layout, schema: LogicalSchema) -> tuple[Column, ...]:
+    """With INSERT INTO the columns of the sink, in the order of the result; else those of the
+    result."""
+    return tuple(layout.schema.find(column.name) or column for column in schema.columns)
 
 
 def _cast(text: Text, type_: SqlType, wanted: SqlType) -> Text:
-    """Spark's own cast also makes a column nullable or not, as the layout has it."""
+    """Cast in any case: Spark's cast also makes the column nullable or not, as in the layout."""
     return Text(f"CAST({text.spark} AS {wanted.spark})", converted(text, type_, wanted).python)
 
 
 def _layout_and_topic(
-    draft: _Draft, schema: Schema, result: _Result
-) -> tuple[Layout, Topic | None]:
+    draft: _PlannerContext, schema: LogicalSchema, result: _PlannedResult
+) -> tuple[Layout, QueryTopicSpec | None]:
     if draft.sink is None:
         is_table = result.kind is SourceKind.TABLE
         return Layout(schema, PUSH_FORMAT, PUSH_FORMAT, is_table, result.windowed), None
     if not schema.value:
         raise SqlError(
             "The projection contains no value columns.",
-            remedy="Add a column that is no key; AS_VALUE(key) makes a copy of one.",
+            remedy="Add a column that is not part of the key; AS_VALUE(key) copies a key column.",
         )
     layout = layout_of(
         draft.sink,
@@ -462,9 +476,9 @@ def _layout_and_topic(
 
 
 def _table_functions(
-    items: list[Item], names: Names, text: ColumnText, kind: SourceKind
-) -> tuple[list[Item], Names, tuple[tuple[str, Text], ...]]:
-    """Calls of table functions become columns: E0, E1, ... side by side."""
+    items: list[ProjectionItem], names: QueryNames, text: ColumnText, kind: SourceKind
+) -> tuple[list[ProjectionItem], QueryNames, tuple[tuple[str, Text], ...]]:
+    """Replace calls of table functions by columns E0, E1, ..."""
     found: list[Expression] = []
     for item in items:
         calls = [e for e in item.expression.walk() if isinstance(e, exp.Anonymous)]
@@ -475,25 +489,27 @@ def _table_functions(
         raise at(
             found[0],
             "Table source is not supported with table functions",
-            "Table functions make several rows of one row of a stream.",
+            "Use a stream: a table function makes several rows of one.",
         )
     scope = scope_of(names, text)
-    arrays = [exploded_call(each, scope) for each in found]
+    arrays = [table_function_call(call, scope) for call in found]
     made = {f"E{number}": kind_ for number, (kind_, _) in enumerate(arrays)}
 
     def change(node: Expression) -> Expression | None:
         return reference(MADE, f"E{found.index(node)}") if node in found else None
 
-    changed = [replace(each, expression=replaced(each.expression, change)) for each in items]
+    changed = [replace(item, expression=replaced(item.expression, change)) for item in items]
     exploded = tuple((f"E{number}", array) for number, (_, array) in enumerate(arrays))
     return changed, replace(names, made={**names.made, **made}), exploded
 
 
-def _internal(stages: tuple[Stage, ...]) -> tuple[Topic, ...]:
+def _internal(stages: tuple[QueryStage, ...]) -> tuple[QueryTopicSpec, ...]:
     return tuple(
-        Topic(each.output.topic, internal=True, config=_internal_config(each.output.layout))
-        for each in stages
-        if each.output.internal
+        QueryTopicSpec(
+            stage.output.topic, internal=True, config=_internal_config(stage.output.layout)
+        )
+        for stage in stages
+        if stage.output.internal
     )
 
 
@@ -501,4 +517,4 @@ def _internal_config(layout: Layout) -> dict[str, str]:
     return {"cleanup.policy": "compact"} if layout.is_table else {"cleanup.policy": "delete"}
 
 
-__all__ = ["SinkWish", "plan_query"]
+__all__ = ["SinkSpec", "plan_query"]

@@ -1,51 +1,56 @@
-"""What a query does, as plain data: stages from topics to a topic.
+"""Plans as plain data: stages from topics to a topic.
 
-A stage becomes one Spark query (or a part of one that several share): it reads its inputs, does at
-most one thing that needs state, and writes its output. All text in here is in two languages
-(`ottla.sql.text.Text`): Spark SQL, and Python for where Spark does not compute it. A condition
-holds where it is true, and not where it is NULL.
+A stage becomes one Spark query, or a part of one that several share. It reads its inputs, does at
+most one thing that needs state, and writes its output. Texts are in two languages
+(`ottla.sql.text.Text`): Spark SQL, and Python for tasks of the engine. A condition that is NULL
+counts as false.
 
     input(s) --where--> operator --> output: where, table functions, columns --> topic
 
-What the output's text may speak of depends on the operator:
+The columns that the output's texts may refer to depend on the operator:
 
-    Project                        the columns of the input as the source gives them
-    Aggregate, SessionAggregate,   the group columns and aggregates by their names, ROWTIME,
-    TableAggregate                 DELETED, WINDOWSTART and WINDOWEND where there is a window
-    StreamJoin, StreamTableJoin,   `key`, `left` and `right` (structs; null where a side has no
-    TableJoin, ForeignKeyJoin      row), ROWTIME, DELETED
-    TableChanges                   the group columns and arguments by name, UNDO, ROWTIME
+    ProjectNode             the columns of the input as the source gives them
+    StreamAggregateNode,    the group columns and aggregates by their names, ROWTIME, DELETED,
+    SessionAggregateNode,   WINDOWSTART and WINDOWEND where there is a window
+    TableAggregateNode
+    StreamStreamJoinNode,   `key`, `left` and `right` (structs; null where a side has no row),
+    StreamTableJoinNode,    ROWTIME, DELETED
+    TableTableJoinNode,
+    ForeignKeyJoinNode
+    TableGroupByNode        the group columns and arguments by name, UNDO, ROWTIME
 
-`Plan.needs_tasks` says who runs it. Spark runs what keeps no state, and aggregates of streams
-(`sql/run/frames.py`); all other plans are lowered whole to a graph of the engine (`sql/lowering`).
-There the texts of a `Side` give the key and the row that an operator works with:
+Spark runs stateless plans and aggregates of streams (`sql/run/frames.py`). Plans with
+`QueryPlan.needs_tasks` are lowered as a whole to a graph of the engine (`sql/lowering`). There the
+texts of a `KeyedInput` give key and row for the operator:
 
-    key        a value for joins, the group columns for TableAggregate and SessionAggregate
-    row        the columns of `Side.row` by their names; no row where a table's key is deleted
-    foreign    ForeignKeyJoin, left side only: the foreign key
+    key        a value for joins, the group columns for TableAggregateNode and SessionAggregateNode
+    row        the columns of `KeyedInput.row` by name; None if the key was deleted from a table
+    foreign    ForeignKeyJoinNode, left side only: the foreign key
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.rows.schema import Layout, Schema
+from ottla.rows.schema import Layout, LogicalSchema
 from ottla.rows.types import SqlType
-from ottla.sql.syntax.statements import Emit, JoinKind, SourceKind, Window
+from ottla.sql.syntax.statements import Emit, JoinKind, SourceKind, WindowExpression
 from ottla.sql.text import Text
 
-CACHE_BYTES: Final = ("cache.max.bytes.buffering", "statestore.cache.max.bytes")
-"""Kafka Streams' names for the room in which updates of a row are merged."""
+CACHE_BYTES: Final = ("statestore.cache.max.bytes", "cache.max.bytes.buffering")
+"""Kafka Streams' properties for the size of the record cache, in which updates are merged. The
+first one wins (KIP-770)."""
 UNDO: Final = "__UNDO"
-"""Of an internal topic between TableChanges and TableAggregate: this row is taken back."""
+"""A column between TableGroupByNode and TableAggregateNode: true if this row is subtracted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """A topic that is read. An internal one has the name of its step as `topic`.
+class StageInput:
+    """A topic that a stage reads. `topic` of an internal one is the name of its step.
 
-    `where` keeps rows of a stream. In a table a row that it does not hold for counts as deleted.
+    `where` filters rows of a stream. In a table a row that fails the condition counts as deleted.
     """
 
     name: str
@@ -57,10 +62,10 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """An input of a keyed operator, or of a join: `row` are the columns that are needed of it."""
+class KeyedInput:
+    """An input of an operator that works by key; `row` has the columns that it needs."""
 
-    input: Input
+    input: StageInput
     key: Text
     row: tuple[tuple[str, Text], ...]
     """Name and text of each column."""
@@ -69,9 +74,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One call of an aggregate function. `constants` are the arguments that come after columns.
+    """One call of an aggregate function. `constants` are its literal arguments, after columns.
 
-    `spark` is the whole call as Spark's own aggregate, over the columns of the input.
+    `spark` is the call as an aggregate of Spark, over the columns of the input.
     """
 
     name: str
@@ -82,8 +87,7 @@ class AggregateCall:
     type: SqlType
     spark: str = ""
     aggregation: Any = field(default=None, compare=False)
-    """Its Python form, `ottla.sql.functions.aggregation.Aggregation`; `add` and `undo` take
-    the arguments."""
+    """Its `ottla.sql.functions.udaf.Udaf`; `add` and `undo` take the arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,134 +101,134 @@ class GroupColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """No state: rows pass one by one."""
+class ProjectNode:
+    """Stateless: filters and computes columns row by row."""
 
-    input: Input
+    input: StageInput
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return (self.input,)
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """Groups of a stream, by Spark's own aggregation. A null among the groups: no group."""
+class StreamAggregateNode:
+    """Aggregates a stream, in Spark or in tasks. Rows with NULL in a group column are left out."""
 
-    input: Input
+    input: StageInput
     groups: tuple[GroupColumn, ...]
     calls: tuple[AggregateCall, ...]
-    window: Window | None = None
+    window: WindowExpression | None = None
     grace_ms: int = 0
     emit: Emit = Emit.CHANGES
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return (self.input,)
 
 
 @dataclass(frozen=True, slots=True)
-class StreamJoin:
-    """Two streams, by key and time, by Spark's own join.
+class StreamStreamJoinNode:
+    """Joins two streams by key and time.
 
-    `windowed`: by the windows of their rows as well. The result has them, too.
+    `windowed`: rows must also have the same window, which the result has as well.
     """
 
-    left: Side
-    right: Side
+    left: KeyedInput
+    right: KeyedInput
     kind: JoinKind
     before_ms: int
     after_ms: int
     grace_ms: int
     windowed: bool = False
     eager: bool = False
-    """No GRACE PERIOD is written: as in ksqlDB a row without a partner comes at once."""
+    """Without GRACE PERIOD an unmatched row is emitted at once, as in ksqlDB."""
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return (self.left.input, self.right.input)
 
 
 @dataclass(frozen=True, slots=True)
-class StreamTableJoin:
-    """Each row of the left stream with the row that the right table has then. INNER or LEFT.
+class StreamTableJoinNode:
+    """Joins each row of the left stream with the current row of the right table. INNER or LEFT.
 
-    A row whose key is null has no partner. The result is a stream.
+    A row with a NULL key has no match. The result is a stream.
     """
 
-    left: Side
-    right: Side
+    left: KeyedInput
+    right: KeyedInput
     kind: JoinKind
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return (self.left.input, self.right.input)
 
 
 @dataclass(frozen=True, slots=True)
-class TableJoin:
-    """Two tables by their primary keys, all four kinds. The result is a table: a change on either
-    side gives a new row, or a deletion where the join has no row any more."""
+class TableTableJoinNode:
+    """Joins two tables by their primary keys, with any kind of join. The result is a table: a
+    change on either side gives a new row, or a tombstone if there is no match any more."""
 
-    left: Side
-    right: Side
+    left: KeyedInput
+    right: KeyedInput
     kind: JoinKind
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return (self.left.input, self.right.input)
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignKeyJoin:
-    """A table whose rows name a row of the right table: `left.foreign` = the right's primary key.
+class ForeignKeyJoinNode:
+    """Joins two tables by a foreign key: `left.foreign` is the primary key of the right table.
 
-    INNER or LEFT. `key` of the result is the left's primary key.
+    INNER or LEFT. The key of the result is the primary key of the left table.
     """
 
-    left: Side
-    right: Side
+    left: KeyedInput
+    right: KeyedInput
     kind: JoinKind
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return (self.left.input, self.right.input)
 
 
 @dataclass(frozen=True, slots=True)
-class TableChanges:
-    """The first half of an aggregate over a table: each change as the old row undone and the new
-    one added, so that the second half can go by group. `side.key` is the primary key."""
+class TableGroupByNode:
+    """The first half of an aggregation over a table: each change becomes the old row with UNDO and
+    the new row, which are then repartitioned by group. `side.key` is the primary key."""
 
-    side: Side
+    side: KeyedInput
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return (self.side.input,)
 
 
 @dataclass(frozen=True, slots=True)
-class TableAggregate:
-    """The second half: `side.key` is the struct of group columns, `side.row` has one column for
-    each argument of each call, named as `argument_name` says, and UNDO."""
+class TableAggregateNode:
+    """The second half: `side.key` is the struct of group columns; `side.row` has UNDO and a column
+    `argument_name` for each argument of each call."""
 
-    side: Side
+    side: KeyedInput
     groups: tuple[GroupColumn, ...]
     calls: tuple[AggregateCall, ...]
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return (self.side.input,)
 
 
 @dataclass(frozen=True, slots=True)
-class SessionAggregate:
-    """Sessions of a stream whose every update is emitted; `side` as with TableAggregate, no UNDO.
+class SessionAggregateNode:
+    """Session windows of a stream; `side` as in TableAggregateNode, without UNDO.
 
-    A record later than the stream's time less gap and grace is left out, as Kafka Streams does.
+    A record older than stream time minus gap and grace is dropped, as in Kafka Streams.
     """
 
-    side: Side
+    side: KeyedInput
     groups: tuple[GroupColumn, ...]
     calls: tuple[AggregateCall, ...]
     gap_ms: int
@@ -232,38 +236,37 @@ class SessionAggregate:
     retention_ms: int | None = None
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return (self.side.input,)
 
 
-Operator = (
-    Project
-    | Aggregate
-    | StreamJoin
-    | StreamTableJoin
-    | TableJoin
-    | ForeignKeyJoin
-    | TableChanges
-    | TableAggregate
-    | SessionAggregate
+PlanNode = (
+    ProjectNode
+    | StreamAggregateNode
+    | StreamStreamJoinNode
+    | StreamTableJoinNode
+    | TableTableJoinNode
+    | ForeignKeyJoinNode
+    | TableGroupByNode
+    | TableAggregateNode
+    | SessionAggregateNode
 )
 
 
 def argument_name(call: AggregateCall, position: int) -> str:
-    """The column that has an argument of a call, in `row` of the keyed aggregates."""
+    """The column with an argument of a call, in `row` of table and session aggregates."""
     return f"{call.name}_{position}"
 
 
-# -- what comes of it
+# -- outputs and plans
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """`columns` are those of the layout: name and text. `topic` is "" for a push query.
+class StageOutput:
+    """What a stage writes. `columns` are those of the layout; `topic` is "" for a push query.
 
-    `where` keeps rows of a stream; a row of a table that it does not hold for becomes a deletion.
-    `exploded`: arrays whose elements come side by side, one row for each, as columns of these names
-    which `columns` may speak of.
+    `where` filters rows of a stream; a row of a table that fails it becomes a tombstone.
+    `exploded` are arrays, named; each element makes a row, and `columns` may use these names.
     """
 
     topic: str
@@ -273,31 +276,31 @@ class Output:
     exploded: tuple[tuple[str, Text], ...] = ()
     internal: bool = False
     rowtime: Text | None = None
-    """Text of the record's time, where it is not the ROWTIME that the operator gives."""
+    """Text of the timestamp, if it is not ROWTIME."""
     keyed: bool = False
-    """PARTITION BY: a record has a key, though all of it be NULL and there was none before."""
+    """PARTITION BY: every record has a key, even if all of its columns are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """`step` names it within its query: Project, Aggregate, Join-1."""
+class QueryStage:
+    """One operator with its output. `step` is its name in the query: Project, Aggregate, Join-1."""
 
     step: str
-    operator: Operator
-    output: Output
+    operator: PlanNode
+    output: StageOutput
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[StageInput, ...]:
         return self.operator.inputs
 
     @property
     def stateless(self) -> bool:
-        return isinstance(self.operator, Project)
+        return isinstance(self.operator, ProjectNode)
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic that a query needs; what is None is as in the first source's topic."""
+class QueryTopicSpec:
+    """A topic that a query needs; None means as in the topic of the first source."""
 
     name: str
     partitions: int | None = None
@@ -307,49 +310,57 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All that is known of a query before it runs. `topic` is None for a push query.
+class QueryPlan:
+    """The plan of a query. `topic` is None for a push query.
 
-    `stages` in order: each reads topics of sources, or what an earlier one wrote.
+    `stages` are in order: each reads topics of sources or the output of an earlier stage.
     """
 
     kind: SourceKind
     layout: Layout
-    stages: tuple[Stage, ...]
+    stages: tuple[QueryStage, ...]
     sources: tuple[str, ...]
-    topic: Topic | None = None
-    internal_topics: tuple[Topic, ...] = ()
+    topic: QueryTopicSpec | None = None
+    internal_topics: tuple[QueryTopicSpec, ...] = ()
     emit: Emit = Emit.CHANGES
     limit: int | None = None
     retention_ms: int | None = None
     properties: dict[str, str] = field(default_factory=dict)
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> LogicalSchema:
         return self.layout.schema
 
     @property
     def needs_tasks(self) -> bool:
-        """Whether tasks of the engine run it: Spark itself runs what keeps no state, and aggregates
-        of streams. But it merges the updates of a batch, and some queries give each of them."""
-        quick = Project if self.gives_each_update else Project | Aggregate
-        return not all(isinstance(each.operator, quick) for each in self.stages)
+        """True if tasks of the engine must run it. Spark runs stateless plans and aggregates of
+        streams, unless every single update counts: Spark merges the updates of a batch."""
+        quick = ProjectNode if self.gives_each_update else ProjectNode | StreamAggregateNode
+        return not all(isinstance(stage.operator, quick) for stage in self.stages)
 
     @property
     def gives_each_update(self) -> bool:
-        """A push query, and one with no cache, as in Kafka Streams."""
-        return self.topic is None or any(self.properties.get(each) == "0" for each in CACHE_BYTES)
+        """True for push queries, and for queries without a record cache, as in Kafka Streams."""
+        sizes = [
+            cache_bytes(self.properties[name]) for name in CACHE_BYTES if name in self.properties
+        ]
+        return self.topic is None or sizes[:1] == [0]
 
     @property
-    def sink_stage(self) -> Stage:
+    def sink_stage(self) -> QueryStage:
         return self.stages[-1]
 
 
+def cache_bytes(text: str) -> int | None:
+    """The value of one of `CACHE_BYTES`, read as Kafka reads a LONG; None if it is none."""
+    return int(text) if re.fullmatch(r"\s*\+?[0-9]+\s*", text) else None
+
+
 def application_id(query_id: str, service_id: str = "default_") -> str:
-    """As ksqlDB names the application of a query; its internal topics begin so."""
+    """The application id of a query, which prefixes its internal topics, as in ksqlDB."""
     return f"_ottla-sql-{service_id}query_{query_id}"
 
 
 def internal_topic(query_id: str, step: str, service_id: str = "default_") -> str:
-    """As Kafka Streams names what lies between two steps."""
+    """The name of a repartition topic, as in Kafka Streams."""
     return f"{application_id(query_id, service_id)}-{step}-repartition"

@@ -1,4 +1,4 @@
-"""Admission: aggregates wait for others to share a Spark query with; then each has a placement."""
+"""Admission: aggregates wait for others to share a Spark query with; each gets a placement."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from ottla.queries.states import QueryState, State
+from ottla.queries.states import QueryState, QueryStatus
 from ottla.queries.supervisor import SupervisedQuery, Supervisor
-from ottla.spark.checkpoints import Checkpoint, read_json
+from ottla.spark.checkpoints import QueryCheckpoint, read_json
 from ottla.sql.run.fused_plan import FusedPlan, fused, fusion_key
 from ottla.sql.run.query_runtime import QueryRuntime
 from ottla.sql.run.shared_query import ALONE, GATHER_S, PLAN, SharedMember, SharedQuery
 
 log = logging.getLogger("ottla.sql")
 
-STARTING: Final = QueryState(State.STARTING)
+STARTING: Final = QueryState(QueryStatus.STARTING)
 
 
 class Placement:
-    """Where an aggregate is: it waits, runs alone, or shares a query with others."""
+    """Where an aggregate runs: not yet, alone, or in a shared query."""
 
     def __init__(self, member: SharedMember, supervisor: Supervisor) -> None:
         self.member = member
@@ -56,7 +56,7 @@ class Placement:
         return STARTING if self._shared is None else self._shared.state(self.member.id)
 
     def retry(self) -> bool:
-        """False: it has to be started again."""
+        """Ask for an early restart; False if that is impossible and it must be started again."""
         shared = self._shared
         if shared is None or self.member.id not in shared.members:
             return False
@@ -68,7 +68,7 @@ class Placement:
             self._alone.stop_soon()
 
     def stop(self, *, keep: bool) -> None:
-        """`keep`: it will go on, from its own folder."""
+        """`keep`: it will continue from its own folder."""
         with self._lock:
             self._left = True
             alone, shared = self._alone, self._shared
@@ -78,7 +78,7 @@ class Placement:
             shared.leave(self.member.id, keep=keep)
 
     def close(self) -> None:
-        """With the process: a shared query stays what it is."""
+        """The process ends: the members of a shared query stay the same."""
         with self._lock:
             self._left = True
         if self._alone is not None:
@@ -86,7 +86,7 @@ class Placement:
 
 
 class Admission:
-    """All shared queries of a state directory, and those who wait for one."""
+    """All shared queries of a state directory, and the aggregates that wait for one."""
 
     def __init__(self, folder: Path, runtime: QueryRuntime, supervisor: Supervisor) -> None:
         self._folder = folder
@@ -99,13 +99,13 @@ class Admission:
         self._queries = [SharedQuery(home, runtime, supervisor) for home in _stored(folder)]
 
     def take(self, member: SharedMember) -> Placement:
-        """In its shared query of before; with newcomers; or alone, where it has gone alone."""
+        """Place it in its former shared query, or alone if it has left that; else let it wait."""
         placement = Placement(member, self._supervisor)
         shared = self.of(member.id)
         if shared is not None:
             _forget_alone(member.home)
             placement.share(shared)
-        elif Checkpoint(member.home / "checkpoint").exists:
+        elif QueryCheckpoint(member.home / "checkpoint").exists:
             placement.run_alone()
         else:
             self._wait(placement)
@@ -117,7 +117,7 @@ class Admission:
             return next((query for query in self._queries if member_id in query.members), None)
 
     def dismiss(self, member_id: str, *, keep: bool) -> None:
-        """One that does not come back as a member: it has been ended, or paused, meanwhile."""
+        """Remove a member that was terminated or paused while its shared query did not run."""
         shared = self.of(member_id)
         if shared is not None:
             shared.leave(member_id, keep=keep)
@@ -134,7 +134,7 @@ class Admission:
         for query in self._queries:
             query.close()
 
-    # -- those who wait
+    # -- waiting
 
     def _wait(self, placement: Placement) -> None:
         key = fusion_key(placement.member.candidate.stage)
@@ -144,11 +144,11 @@ class Admission:
                 return
             self._waiting[key] = [placement]
             thread = threading.Thread(target=self._gather, args=(key,), name="admit", daemon=True)
-            self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+            self._threads = [thread for thread in self._threads if thread.is_alive()] + [thread]
             thread.start()
 
     def _gather(self, key: str) -> None:
-        """Until nobody comes any more."""
+        """Wait until no more aggregates come, then place them."""
         seen = 1
         while True:
             self._wait_a_moment()
@@ -163,7 +163,7 @@ class Admission:
         try:
             self._place([placement for placement in placements if not placement.left])
         except Exception:
-            log.exception("Queries that could share a Spark query run alone")
+            log.exception("Failed to create a shared Spark query; its queries run alone")
             for placement in placements:
                 placement.run_alone()
 
@@ -193,13 +193,14 @@ class Admission:
 
 
 def alone_plan(home: Path) -> FusedPlan | None:
-    """Of one that has left a shared query, and goes on with its state."""
+    """The plan of an aggregate that has left a shared query with a copy of its state."""
     stored = read_json(home / ALONE)
     return FusedPlan.from_json(stored) if stored else None
 
 
 def _forget_alone(home: Path) -> None:
-    """A process that ended while it left: it had not left yet."""
+    """Undo an unfinished departure: the process ended before the shared query dropped the
+    member."""
     (home / ALONE).unlink(missing_ok=True)
     shutil.rmtree(home / "checkpoint", ignore_errors=True)
 

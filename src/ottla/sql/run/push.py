@@ -1,4 +1,4 @@
-"""A push query: rows go to whoever asked, as they come, until somebody has had enough."""
+"""Push queries: rows go to a client as they come, until the limit or until it closes the query."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.queries.states import QueryState, State, worst
+from ottla.queries.states import QueryState, QueryStatus, worst
 from ottla.queries.supervisor import SupervisedQuery
 from ottla.rows.schema import DELETED, PSEUDO_COLUMNS, WINDOW_BOUNDS, Column, Role
-from ottla.sql.plan.stages import Plan
+from ottla.sql.plan.stages import QueryPlan
 from ottla.sql.run.frames import GONE, IDENTITY
 from ottla.sql.run.rows import python_rows
 
@@ -24,22 +24,24 @@ if TYPE_CHECKING:
 ROWS_QUEUED_MAX: Final = 10_000
 PUT_S: Final = 0.1
 SHOWN_MAX: Final = 1_000_000
-"""Of more rows than these it is not known any more which of them a listener has seen."""
+"""The number of keys that are remembered as shown, for tombstones."""
 KEPT: Final = frozenset({*PSEUDO_COLUMNS, *WINDOW_BOUNDS})
 
 
 @dataclass(frozen=True, slots=True)
 class PushRow:
-    """`deleted`: the row of a table is gone; only its key says something."""
+    """`deleted`: a tombstone; only the key has values."""
 
     values: tuple[Any, ...]
     deleted: bool = False
 
 
 class PushQuery:
-    """Rows of a query that runs for one listener. A slow listener slows the query down."""
+    """Rows of a query for one client. A slow client slows its query down."""
 
-    def __init__(self, query_id: str, plan: Plan, home: Path, forget: Callable[[], None]) -> None:
+    def __init__(
+        self, query_id: str, plan: QueryPlan, home: Path, forget: Callable[[], None]
+    ) -> None:
         self.id = query_id
         self.plan = plan
         self._home = home
@@ -61,13 +63,13 @@ class PushQuery:
 
     @property
     def state(self) -> QueryState:
-        return worst(each.state() for each in self._parts)
+        return worst(part.state() for part in self._parts)
 
     def started(self, parts: list[SupervisedQuery]) -> None:
         self._parts = parts
 
     def next(self, timeout_s: float) -> PushRow | None:
-        """The next row; None if none came in time, or none will come (`closed`).
+        """The next row; None after the timeout, or at the end (`closed`).
 
         RuntimeError with the cause if the query has failed.
         """
@@ -82,7 +84,7 @@ class PushQuery:
                 if self.closed or time.monotonic() >= deadline:
                     return None
                 state = self.state
-                if state.state is State.FAILED:
+                if state.state is QueryStatus.FAILED:
                     self.close()
                     raise RuntimeError(state.cause) from None
                 continue
@@ -93,7 +95,7 @@ class PushQuery:
             return row
 
     def rows(self, timeout_s: float) -> Iterator[PushRow]:
-        """Until the limit, the end, or `timeout_s` without a row."""
+        """Rows until the limit, the end, or `timeout_s` without a row."""
         while (row := self.next(timeout_s)) is not None:
             yield row
 
@@ -110,7 +112,7 @@ class PushQuery:
         self._forget()
 
     def _close_soon(self) -> None:
-        """Spark takes a moment to stop; the one who waits for the last row need not."""
+        """Stop in the background: the client should not wait for Spark after the last row."""
         threading.Thread(target=self.close, name=f"close {self.id}", daemon=True).start()
 
     def take(self, frame: DataFrame, _: int) -> None:
@@ -119,10 +121,10 @@ class PushQuery:
         flags = table.column(DELETED).to_pylist()
         values = python_rows(table, self.columns)
         if self.plan.layout.is_table:
-            keys = (table.column(each).to_pylist() for each in (IDENTITY, GONE))
+            keys = (table.column(name).to_pylist() for name in (IDENTITY, GONE))
             wanted = list(map(self._is_news, flags, *keys))
         else:
-            wanted = [not each for each in flags]
+            wanted = [not flag for flag in flags]
         for row, deleted, news in zip(values, flags, wanted, strict=True):
             if news:
                 self._put(PushRow(self._key_of(row) if deleted else row, bool(deleted)))
@@ -134,7 +136,8 @@ class PushQuery:
             self._put(PushRow(self._key_of(row) if deleted else row, deleted))
 
     def _is_news(self, deleted: bool, key: str, gone: bool) -> bool:
-        """A row that a condition does not hold for is left out, unless it was shown before."""
+        """False for the tombstone of a row that was filtered out, unless the client has seen the
+        row."""
         if self._shown is None:
             return True
         if deleted:
@@ -147,7 +150,7 @@ class PushQuery:
         return True
 
     def _key_of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What is left of a row that is gone."""
+        """The row of a tombstone: NULL in all columns but the key."""
         columns = zip(self.columns, row, strict=True)
         return tuple(
             value if column.role is Role.KEY or column.name in KEPT else None

@@ -1,10 +1,10 @@
-"""All queries that run: started, stopped, paused, asked how they are.
+"""Queries: starts, stops, pauses and reports all queries of a server.
 
-state_dir/queries/<query id>/<step>/   checkpoint/ of a stage with a Spark query of its own;
+state_dir/queries/<query id>/<step>/   checkpoint/ of a stage that does not share its Spark query;
                                        start.json, position.json, alone/ (see shared_scan.py)
 state_dir/shared/<input>/              checkpoint/ and members.json of a shared scan
 state_dir/companies/<name>/            of aggregates that share a Spark query (see shared_query.py)
-state_dir/push/<query id>/             of push queries, gone with them
+state_dir/push/<query id>/             of push queries, deleted when they end
 state_dir/dropped/                     what is being deleted
 """
 
@@ -25,21 +25,21 @@ from urllib.parse import quote
 
 from ottla.client.delivery import Setting
 from ottla.queries.specification import QuerySpecification
-from ottla.queries.states import QueryState, State, worst
+from ottla.queries.states import QueryState, QueryStatus, worst
 from ottla.queries.supervisor import SupervisedQuery, Supervisor
 from ottla.spark.checkpoints import Position, read_json, write_json
-from ottla.sql.plan.pull import Pull
-from ottla.sql.plan.stages import Input, Plan, Stage
+from ottla.sql.plan.spark_pull import SparkPull
+from ottla.sql.plan.stages import QueryPlan, QueryStage, StageInput
 from ottla.sql.run.admission import Admission, alone_plan
-from ottla.sql.run.cluster import Cluster
 from ottla.sql.run.frames import member_text
 from ottla.sql.run.fused_plan import Candidate, FusedPlan, can_fuse
-from ottla.sql.run.pull import Answer, Pulls
 from ottla.sql.run.push import PushQuery
 from ottla.sql.run.query_runtime import QueryRuntime, wants_earliest
+from ottla.sql.run.query_topics import QueryTopics
 from ottla.sql.run.scan_member import ScanMember
 from ottla.sql.run.shared_query import SharedMember
 from ottla.sql.run.shared_scan import SharedScan, forget_member
+from ottla.sql.run.spark_pull_runner import SparkPullResult, SparkPullRunner
 from ottla.sql.run.task_query import TaskQuery
 from ottla.sql.syntax.statements import SourceKind
 
@@ -55,35 +55,35 @@ TASKS: Final = "tasks"
 
 
 @dataclass
-class _Query:
-    """A persistent query. Its parts are those of its stages, in order."""
+class _PersistentQuery:
+    """A persistent query; its parts run its stages, in order."""
 
     id: str
-    plan: Plan
-    parts: list[_Part] = field(default_factory=list)
+    plan: QueryPlan
+    parts: list[_QueryPart] = field(default_factory=list)
     paused: bool = False
 
 
-class _Part(Protocol):
+class _QueryPart(Protocol):
     """A stage that runs."""
 
     def state(self) -> QueryState: ...
 
     def stop(self, *, keep: bool) -> None:
-        """Returns when nothing of it runs. `keep`: it may go on later. TimeoutError: it still
-        runs, and its folder must stay."""
+        """Stop and wait. `keep`: it may continue later. TimeoutError: it still runs, so its
+        folder must not be deleted."""
 
     def stop_soon(self) -> None: ...
 
     def close(self) -> None:
-        """With the process: what it shares with others stays as it is."""
+        """The process ends: shared Spark queries keep their members."""
 
     def retry(self) -> bool:
-        """Whether it could be asked to try again as it is."""
+        """Ask for an early restart; False if it must be started again."""
 
 
-class _Single:
-    """A stage with a Spark query of its own."""
+class _OwnQueryPart:
+    """A stage that does not share its Spark query."""
 
     def __init__(self, query: SupervisedQuery) -> None:
         self.state = query.state
@@ -101,7 +101,7 @@ class _Single:
         return False
 
 
-class _Scanned:
+class _SharedScanPart:
     """A stage that is a member of a shared scan."""
 
     def __init__(
@@ -131,7 +131,8 @@ class _Scanned:
 
 
 class Queries:
-    """`spark` is called when the first query starts: starting Spark takes seconds."""
+    """Runs queries. `spark` is called when the first one starts, because starting Spark takes
+    seconds."""
 
     def __init__(
         self,
@@ -145,30 +146,30 @@ class Queries:
         processing_log: str = "",
     ) -> None:
         self._dir = Path(state_dir)
-        self._cluster = Cluster(bootstrap_servers, settings or {}, registry)
+        self._cluster = QueryTopics(bootstrap_servers, settings or {}, registry)
         self._cluster.processing_log = processing_log
         self._supervisor = Supervisor("sql")
         triggers = self._supervisor.triggers
         self._runtime = QueryRuntime(spark, self._cluster, service_id, triggers)
         self._lock = threading.RLock()
-        self._queries: dict[str, _Query] = {}
+        self._queries: dict[str, _PersistentQuery] = {}
         self._scans: dict[str, SharedScan] = {}
         self._admission = self._new_admission()
         self._pushes: dict[str, PushQuery] = {}
         self._push_count = 0
-        self._pulls = Pulls(self._runtime)
+        self._pulls = SparkPullRunner(self._runtime)
         for left in ("push", "dropped"):
             shutil.rmtree(self._dir / left, ignore_errors=True)
         self._forget_scanned("")
 
     # Persistent queries
 
-    def start(self, query_id: str, plan: Plan, *, paused: bool = False) -> None:
-        """Starts a query, or goes on with it where it was: its folder knows. Returns at once but
-        for what has to be asked of the broker: where `latest` is, which topics there are."""
+    def start(self, query_id: str, plan: QueryPlan, *, paused: bool = False) -> None:
+        """Start a query, from its checkpoint if it has one. Blocks only for requests to the broker:
+        creating topics, and finding the offset of `latest`."""
         with self._lock:
             self._cluster.make_topics(query_id, plan, self._runtime.service_id)
-            query = _Query(query_id, plan, paused=paused)
+            query = _PersistentQuery(query_id, plan, paused=paused)
             for stage in () if plan.needs_tasks else plan.stages:
                 self._starts(query, stage)
                 if paused:
@@ -178,7 +179,7 @@ class Queries:
             self._queries[query_id] = query
 
     def stop(self, query_id: str, *, keep: bool = False) -> None:
-        """Ends a query. Its checkpoint and its internal topics go with it, unless they are kept."""
+        """Stop a query; delete its checkpoint and its internal topics unless `keep` is set."""
         with self._lock:
             query = self._queries.get(query_id)
             if query is None:
@@ -191,7 +192,7 @@ class Queries:
                 self._cluster.delete_internal_topics(query_id, self._runtime.service_id)
 
     def discard(self, query_id: str) -> None:
-        """What is left of a query that was ended when nobody ran it."""
+        """Delete what is left of a query that was terminated while it did not run here."""
         home = self._query_dir(query_id)
         with self._lock:
             if query_id in self._queries or not home.is_dir():
@@ -201,7 +202,7 @@ class Queries:
                 self._forget_scanned(f"{home.name}/{step}")
             self._drop(home)
         self._cluster.delete_internal_topics(query_id, self._runtime.service_id)
-        log.info("query %s was ended before: what was left of it is deleted", query_id)
+        log.info("Deleted the state of terminated query %s", query_id)
 
     def pause(self, query_id: str) -> None:
         with self._lock:
@@ -210,7 +211,7 @@ class Queries:
             query.paused = True
 
     def resume(self, query_id: str) -> None:
-        """Goes on; also with a query that has FAILED."""
+        """Resume a query that is paused or FAILED."""
         with self._lock:
             query = self._queries[query_id]
             if query.parts and all(part.retry() for part in query.parts):
@@ -220,19 +221,20 @@ class Queries:
             self._begin(query)
 
     def states(self) -> dict[str, QueryState]:
-        """Without the lock: who asks should not wait for a query that is being stopped."""
-        return {each.id: _state(each) for each in list(self._queries.values())}
+        """States of all queries; without the lock, so that callers don't wait while a query
+        stops."""
+        return {query.id: _state(query) for query in list(self._queries.values())}
 
     def state(self, query_id: str) -> QueryState:
         return _state(self._queries[query_id])
 
     @property
     def spark_queries(self) -> int:
-        """How many Spark queries run for all of them."""
+        """The number of running Spark queries."""
         return self._runtime.triggers.running
 
     def halt(self) -> None:
-        """Stops all persistent queries, at once; every one of them can be started again."""
+        """Stop all persistent queries at once; they can be started again."""
         with self._lock:
             parts = [part for query in self._queries.values() for part in query.parts]
             self._admission.close_soon()
@@ -253,7 +255,7 @@ class Queries:
 
     # Push and pull
 
-    def push(self, plan: Plan, kind: str = "transient") -> PushQuery:
+    def push(self, plan: QueryPlan, kind: str = "transient") -> PushQuery:
         with self._lock:
             self._push_count += 1
             query_id = f"{kind}_{self._push_count}"
@@ -273,9 +275,11 @@ class Queries:
             parts = TaskQuery(query_id, plan, home, self._runtime, self._supervisor, take).parts
         for stage in () if parts else plan.stages:
             sink = query.take if stage is plan.sink_stage else None
-            starts = [self._start_of(each, plan) for each in stage.inputs]
-            place = home / stage.step
-            made = self._single(query_id, stage, starts, place, plan.properties, sink, watched=True)
+            starts = [self._start_of(stage_input, plan) for stage_input in stage.inputs]
+            folder = home / stage.step
+            made = self._single(
+                query_id, stage, starts, folder, plan.properties, sink, watched=True
+            )
             parts.append(self._supervisor.supervise(made))
         query.started(parts)
         self._pushes[query_id] = query
@@ -283,26 +287,28 @@ class Queries:
             part.begin()
         return query
 
-    def pull(self, pull: Pull, tables: Mapping[str, pa.Table] | None = None) -> Answer:
-        """What Spark answers, over `tables` (rows by the name of their source) or over topics."""
+    def pull(
+        self, pull: SparkPull, tables: Mapping[str, pa.Table] | None = None
+    ) -> SparkPullResult:
+        """Run a pull query over `tables` (rows by the name of their source) or over topics."""
         return self._pulls.answer(pull, tables or {})
 
-    # Inside
+    # Parts
 
     def _query_dir(self, query_id: str) -> Path:
         return self._dir / "queries" / quote(query_id, safe="")
 
     def _drop(self, home: Path) -> None:
-        """Under another name first: a task that is late finds nothing to write into, and not a
-        folder that is half deleted."""
-        place = self._dir / "dropped" / uuid.uuid4().hex
-        place.parent.mkdir(parents=True, exist_ok=True)
+        """Delete a folder; rename it first, so that a late task does not write to a folder that is
+        half deleted."""
+        folder = self._dir / "dropped" / uuid.uuid4().hex
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            home.rename(place)
-        shutil.rmtree(place, ignore_errors=True)
+            home.rename(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
-    def _begin(self, query: _Query) -> None:
-        """All parts or none: whoever tries again must not find some of them running."""
+    def _begin(self, query: _PersistentQuery) -> None:
+        """Start all parts or none, because a retry must not find some of them running."""
         try:
             if query.plan.needs_tasks:
                 query.parts.append(self._task_query(query))
@@ -313,12 +319,12 @@ class Queries:
             self._end(query)
             raise
 
-    def _end(self, query: _Query, *, keep: bool = True) -> None:
+    def _end(self, query: _PersistentQuery, *, keep: bool = True) -> None:
         for part in query.parts:
             part.stop(keep=keep)
         query.parts = []
 
-    def _part(self, query: _Query, stage: Stage) -> _Part:
+    def _part(self, query: _PersistentQuery, stage: QueryStage) -> _QueryPart:
         starts = self._starts(query, stage)
         home = self._query_dir(query.id) / stage.step
         if stage.stateless and not stage.output.exploded:
@@ -327,16 +333,16 @@ class Queries:
             return self._admission.take(self._shared_member(query, stage, home, starts))
         properties = query.plan.properties
         single = self._single(query.id, stage, starts, home / "checkpoint", properties)
-        return _Single(self._supervisor.supervise(single))
+        return _OwnQueryPart(self._supervisor.supervise(single))
 
-    def _task_query(self, query: _Query) -> TaskQuery:
+    def _task_query(self, query: _PersistentQuery) -> TaskQuery:
         home = self._query_dir(query.id) / TASKS
         made = TaskQuery(query.id, query.plan, home, self._runtime, self._supervisor)
         made.begin()
         return made
 
     def _shared_member(
-        self, query: _Query, stage: Stage, home: Path, starts: list[Position | None]
+        self, query: _PersistentQuery, stage: QueryStage, home: Path, starts: list[Position | None]
     ) -> SharedMember:
         member_id, properties = _member_id(query.id, stage), query.plan.properties
         candidate = Candidate(member_id, stage, stage.output.topic, starts[0] or {})
@@ -363,7 +369,9 @@ class Queries:
     def _new_admission(self) -> Admission:
         return Admission(self._dir / "companies", self._runtime, self._supervisor)
 
-    def _scanned(self, query: _Query, stage: Stage, home: Path, start: Position | None) -> _Scanned:
+    def _scanned(
+        self, query: _PersistentQuery, stage: QueryStage, home: Path, start: Position | None
+    ) -> _SharedScanPart:
         source, output = stage.inputs[0], stage.output
         member = ScanMember(
             _member_id(query.id, stage),
@@ -374,9 +382,9 @@ class Queries:
             start or {},
             dict(query.plan.properties),
         )
-        return _Scanned(self._scan(source), member, self._close_scan)
+        return _SharedScanPart(self._scan(source), member, self._close_scan)
 
-    def _scan(self, source: Input) -> SharedScan:
+    def _scan(self, source: StageInput) -> SharedScan:
         text = f"{source.topic}\n{source.kind}\n{source.layout.to_json()}"
         key = hashlib.sha256(text.encode()).hexdigest()[:16]
         if key not in self._scans:
@@ -389,8 +397,8 @@ class Queries:
         self._scans = {key: found for key, found in self._scans.items() if found is not scan}
 
     def _forget_scanned(self, member_id: str) -> None:
-        """In scans that nobody has opened; those without a member go. A scan that runs has let it
-        go when its members came back, and this one did not."""
+        """Remove a member from scans that are not open, and scans without members. An open scan
+        has dropped it already, when it did not come back with the others."""
         for home in (self._dir / "shared").glob("*"):
             if home.name not in self._scans:
                 forget_member(home, member_id)
@@ -398,7 +406,7 @@ class Queries:
     def _single(
         self,
         query_id: str,
-        stage: Stage,
+        stage: QueryStage,
         starts: list[Position | None],
         checkpoint: Path,
         properties: Mapping[str, str],
@@ -413,29 +421,30 @@ class Queries:
 
         return QuerySpecification(f"{query_id} {stage.step}", begin)
 
-    def _starts(self, query: _Query, stage: Stage) -> list[Position | None]:
-        """Where each input begins. Written down once: `latest` is when the query was made."""
+    def _starts(self, query: _PersistentQuery, stage: QueryStage) -> list[Position | None]:
+        """The start of each input. It is stored once, so that `latest` means the query's first
+        start."""
         path = self._query_dir(query.id) / stage.step / "start.json"
         known: list[Any] | None = read_json(path)
         if known is None:
-            known = [self._start_of(each, query.plan) for each in stage.inputs]
+            known = [self._start_of(stage_input, query.plan) for stage_input in stage.inputs]
             write_json(path, known)
         return list(known)
 
-    def _start_of(self, source: Input, plan: Plan) -> Position | None:
-        """None: from the beginning, whatever that is by then."""
+    def _start_of(self, source: StageInput, plan: QueryPlan) -> Position | None:
+        """The start of one input; None: the log start offset at the time of reading."""
         if source.internal:
             return None
         earliest = source.kind is SourceKind.TABLE or wants_earliest(plan.properties)
         return self._cluster.position(source.topic, earliest=earliest)
 
 
-def _member_id(query_id: str, stage: Stage) -> str:
-    """As its folder is named."""
+def _member_id(query_id: str, stage: QueryStage) -> str:
+    """The id of a member, which is the path of its folder."""
     return f"{quote(query_id, safe='')}/{stage.step}"
 
 
-def _state(query: _Query) -> QueryState:
+def _state(query: _PersistentQuery) -> QueryState:
     if query.paused:
-        return QueryState(State.PAUSED)
-    return worst(each.state() for each in list(query.parts))
+        return QueryState(QueryStatus.PAUSED)
+    return worst(part.state() for part in list(query.parts))

@@ -1,4 +1,4 @@
-"""QueryRuntime: how the Spark queries of SQL are started: options, triggers, sinks."""
+"""QueryRuntime: starts the Spark queries of SQL, with their options, triggers and sinks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ottla.queries.launcher import (
 )
 from ottla.queries.spark_provider import OwnSession
 from ottla.spark import source
-from ottla.spark.checkpoints import Checkpoint, Position
+from ottla.spark.checkpoints import Position, QueryCheckpoint
 from ottla.sql.plan.stages import (
-    Aggregate,
-    Input,
-    Output,
-    Stage,
+    QueryStage,
+    StageInput,
+    StageOutput,
+    StreamAggregateNode,
     internal_topic,
 )
 from ottla.sql.run import frames
-from ottla.sql.run.cluster import Cluster
 from ottla.sql.run.fused_plan import FusedPlan, fused_frame, fused_input, fused_layouts
-from ottla.sql.run.registered_functions import register_udfs
+from ottla.sql.run.query_topics import QueryTopics
+from ottla.sql.run.session import prepare_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 BATCH_RECORDS_MAX: Final = 1_000_000
 """Of each input."""
 PUSH_RECORDS_MAX: Final = 100_000
-"""The same for a push query, whose rows are in this process's memory, a batch at a time."""
+"""The same for a push query, which has the rows of a batch in this process's memory."""
 FEW_RECORDS: Final = 1000
+"""A batch with fewer records may wait briefly for more."""
 SMALL_BATCHES: Final = 20
-"""A lone record is not kept waiting because another came a moment before."""
-"""Fewer than these can wait a moment for others."""
+"""The credit of a query: a lone record does not wait just because another came shortly before."""
 EARLIEST_NAMES: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
 
 
 def wants_earliest(properties: Mapping[str, str]) -> bool:
-    return any(properties.get(each, "").lower() == "earliest" for each in EARLIEST_NAMES)
+    return any(properties.get(name, "").lower() == "earliest" for name in EARLIEST_NAMES)
 
 
 class QueryRuntime:
-    """What every Spark query of SQL needs: the session, the cluster, and whose it is."""
+    """What all Spark queries of SQL need: the session, the topics, the service id."""
 
     def __init__(
         self,
         spark: Callable[[], SparkSession],
-        cluster: Cluster,
+        cluster: QueryTopics,
         service_id: str,
         triggers: TriggerPolicy,
     ) -> None:
@@ -74,18 +74,18 @@ class QueryRuntime:
     def _prepared(self, spark: SparkSession) -> SparkSession:
         made = spark.newSession()
         source.register(made)
-        register_udfs(made)
+        prepare_session(made)
         self._partitions_max = int(made.conf.get(SHUFFLE) or 1)
         return made
 
-    def topic_of(self, place: Input | Output, query_id: str) -> str:
+    def topic_of(self, place: StageInput | StageOutput, query_id: str) -> str:
         if place.internal:
             return internal_topic(query_id, place.topic, self.service_id)
         return place.topic
 
     def read(
         self,
-        place: Input,
+        place: StageInput,
         query_id: str,
         start: Position | None,
         checkpoint: Path,
@@ -93,10 +93,11 @@ class QueryRuntime:
         rest_ms: int = 0,
         records_max: int = BATCH_RECORDS_MAX,
     ) -> DataFrame:
-        """`start` counts until the checkpoint knows better; few records are gathered that long."""
+        """Read an input. `start` applies without a checkpoint; few records wait `rest_ms` for
+        more."""
         topic = self.topic_of(place, query_id)
-        if start and not Checkpoint(checkpoint).begun:
-            # A partition that is newer than `start` is read from its beginning.
+        if start and not QueryCheckpoint(checkpoint).begun:
+            # A partition added after `start` was stored is read from its log start offset.
             known = self.cluster.position(topic, earliest=True)[topic]
             start = {topic: {**known, **start.get(topic, {})}}
         options = {
@@ -112,7 +113,7 @@ class QueryRuntime:
             options["ottla.small.batches"] = str(SMALL_BATCHES)
         return frames.read(self.spark, place, options)
 
-    def sink_options(self, output: Output, query_id: str) -> dict[str, str]:
+    def sink_options(self, output: StageOutput, query_id: str) -> dict[str, str]:
         return {
             **self.cluster.options(),
             "topic": self.topic_of(output, query_id),
@@ -121,7 +122,7 @@ class QueryRuntime:
 
     def begin_stage(
         self,
-        stage: Stage,
+        stage: QueryStage,
         query_id: str,
         starts: list[Position | None],
         checkpoint: Path,
@@ -130,41 +131,44 @@ class QueryRuntime:
         *,
         watched: bool = False,
     ) -> StreamingQuery:
-        """A stage that has a Spark query of its own; `sink` takes the rows of a push query.
+        """Start a stage in its own Spark query; `sink` takes the rows of a push query.
 
-        Where somebody is watching, nothing rests. Nor does one of two inputs: the other, which
-        came later, would be read before it.
+        There is no waiting for more records in a push query, because a client watches; nor with
+        two inputs, because later records of one would be read before earlier ones of the other.
         """
         may_rest = len(stage.inputs) == 1 and not watched
+        updates = frames.is_update(stage.operator)
+        aggregates = isinstance(stage.operator, StreamAggregateNode)
+        rest_ms = self.triggers.rest_ms(properties, aggregates=aggregates) if may_rest else 0
         inputs = [
             self.read(
-                each,
+                stage_input,
                 query_id,
                 start,
                 checkpoint,
-                rest_ms=self.triggers.rest_ms(properties) if may_rest else 0,
+                rest_ms=rest_ms,
                 records_max=BATCH_RECORDS_MAX if sink is None else PUSH_RECORDS_MAX,
             )
-            for each, start in zip(stage.inputs, starts, strict=True)
+            for stage_input, start in zip(stage.inputs, starts, strict=True)
         ]
         frame = frames.stage_frame(stage, inputs)
         writer = frame.writeStream.option("checkpointLocation", str(checkpoint))
         writer = writer.queryName(f"{query_id}_{stage.step}")
-        writer = writer.outputMode("update" if frames.is_update(stage.operator) else "append")
+        writer = writer.outputMode("update" if updates else "append")
         writer = self._paced(writer, properties)
         options = self.sink_options(stage.output, query_id)
         if sink is not None:
             writer = writer.foreachBatch(briefly(sink))
-        elif frames.is_update(stage.operator):
+        elif updates:
             writer = writer.foreachBatch(briefly(batch_writer(options)))
         else:
             writer = writer.format("ottla").options(**options)
-        topics = [self.topic_of(each, query_id) for each in stage.inputs]
+        topics = [self.topic_of(stage_input, query_id) for stage_input in stage.inputs]
         return self._launcher.start(writer, partitions=self._partitions(topics, checkpoint))
 
     def begin_members(
         self,
-        read: Input,
+        read: StageInput,
         members: list[dict[str, Any]],
         start: Position | None,
         checkpoint: Path,
@@ -173,15 +177,15 @@ class QueryRuntime:
         available_now: bool,
         properties: Mapping[str, str],
     ) -> StreamingQuery:
-        """Stages without state, in one Spark query: a struct for each, null where it has no row."""
+        """Start stateless stages in one Spark query: a struct for each, null without a row."""
         rest_ms = self.triggers.rest_ms(properties)
         frame = self.read(read, "", start, checkpoint, rest_ms=rest_ms)
-        columns = [f"{member_column(each)} AS m{n}" for n, each in enumerate(members)]
+        columns = [f"{member_column(member)} AS m{n}" for n, member in enumerate(members)]
         some = " OR ".join(f"m{n} IS NOT NULL" for n in range(len(members)))
         rows = frame.selectExpr(*columns).where(some)
         layouts = [
-            {"column": f"m{n}", "topic": each["topic"], "layout": json.loads(each["layout"])}
-            for n, each in enumerate(members)
+            {"column": f"m{n}", "topic": member["topic"], "layout": json.loads(member["layout"])}
+            for n, member in enumerate(members)
         ]
         writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).queryName(name)
         writer = self._paced(writer, properties, available_now=available_now)
@@ -190,7 +194,7 @@ class QueryRuntime:
 
     def begin_fused(
         self,
-        operator: Aggregate,
+        operator: StreamAggregateNode,
         plan: FusedPlan,
         outputs: Sequence[str],
         checkpoint: Path,
@@ -199,8 +203,9 @@ class QueryRuntime:
         properties: Mapping[str, str],
         available_now: bool = False,
     ) -> StreamingQuery:
-        """Aggregates in one Spark query, of which those of `outputs` are written."""
-        read, rest_ms = fused_input(operator), self.triggers.rest_ms(properties)
+        """Start fused aggregates in one Spark query; only those of `outputs` are written."""
+        read = fused_input(operator)
+        rest_ms = self.triggers.rest_ms(properties, aggregates=True)
         frame = self.read(read, "", plan.start, checkpoint, rest_ms=rest_ms)
         rows = fused_frame(frame, plan, outputs, operator)
         writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).queryName(name)
@@ -224,15 +229,15 @@ class QueryRuntime:
         )
 
     def _partitions(self, topics: Sequence[str], checkpoint: Path) -> int | None:
-        """As many as the input has, as with Kafka's tasks: Spark's 200 would be 200 states to keep
-        in each batch, of a topic with two partitions. None: the checkpoint says it."""
-        if Checkpoint(checkpoint).begun:
+        """The number of shuffle partitions: as many as the input has, like tasks of Kafka Streams.
+        Spark's default of 200 would mean 200 state stores. None: the checkpoint has it."""
+        if QueryCheckpoint(checkpoint).begun:
             return None
-        wanted = max(self.cluster.partitions(each) for each in topics)
+        wanted = max(self.cluster.partitions(topic) for topic in topics)
         return min(wanted, self._partitions_max)
 
-    def try_member(self, read: Input, member: Mapping[str, Any], start: Position) -> None:
-        """Computes what a member makes of the rows from `start` on, and writes it nowhere."""
+    def try_member(self, read: StageInput, member: Mapping[str, Any], start: Position) -> None:
+        """Compute a member's output for the rows from `start` on, without writing it."""
         options = {
             **self.cluster.options(),
             "subscribe": read.topic,
@@ -245,7 +250,7 @@ class QueryRuntime:
 
 
 def member_column(member: Mapping[str, Any]) -> str:
-    """The struct of a member; rows that it has had already, before it joined, are left out."""
+    """The struct of a member, without rows that it has written before it joined."""
     text = str(member["text"])
     begins: Mapping[str, int] = member.get("from") or {}
     if not begins:

@@ -1,4 +1,4 @@
-"""ScanMember: a stateless stage that takes part in a shared scan, and how it catches up with it."""
+"""ScanMember: a stateless stage in a shared scan, and how it catches up with the scan."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.queries.lifecycle import Report
+from ottla.queries.lifecycle import StatusReport
 from ottla.queries.query_run import QueryRun
 from ottla.queries.specification import Cancelled, QuerySpecification
-from ottla.queries.states import QueryState, State
+from ottla.queries.states import QueryState, QueryStatus
 from ottla.queries.supervisor import Supervisor
-from ottla.spark.checkpoints import Checkpoint, Position, read_json
-from ottla.sql.plan.stages import Input
+from ottla.spark.checkpoints import Position, QueryCheckpoint, read_json
+from ottla.sql.plan.stages import StageInput
 from ottla.sql.run.query_runtime import QueryRuntime
 
 CAUGHT_UP_S: Final = 5.0
-"""A round of catching up that took no longer is followed by the last one."""
+"""After a catch-up round this short, the next one is the last."""
 ROUNDS_MAX: Final = 10
 
 
 @dataclass
 class ScanMember:
-    """`home` is its own folder, `start` where it wants to begin."""
+    """A member of a scan. `home` is its own folder, `start` its first position."""
 
     id: str
     topic: str
@@ -47,21 +47,21 @@ class ScanMember:
         return any(entry[name] != getattr(self, name) for name in ("topic", "layout", "text"))
 
     @property
-    def alone(self) -> Checkpoint:
-        return Checkpoint(self.home / "alone")
+    def alone(self) -> QueryCheckpoint:
+        return QueryCheckpoint(self.home / "alone")
 
     @property
     def unfinished(self) -> bool:
-        """Alone, it was stopped in the middle of a batch."""
+        """It was stopped in the middle of a batch while it ran alone."""
         return self.alone.exists and not self.alone.at_border
 
     def where(self) -> Position:
-        """What it has to read next: as it went on alone, as it left a scan, or as it began."""
+        """Its next position: that of its checkpoint, that at which it left a scan, or its start."""
         left: Position | None = read_json(self.home / "position.json")
         return self.alone.position() or left or self.start
 
-    def begin_round(self, runtime: QueryRuntime, source: Input) -> QueryRun:
-        """Alone, to the end of the topic as it is now."""
+    def begin_round(self, runtime: QueryRuntime, source: StageInput) -> QueryRun:
+        """Start a separate run to the current end of the topic."""
         query = runtime.begin_members(
             source,
             [self.entry({})],
@@ -75,14 +75,14 @@ class ScanMember:
 
 
 class CatchUp(QuerySpecification):
-    """A member that is behind its scan runs alone, until only little is left. Then `done` is
-    called, with the cause if it can't be done at all."""
+    """Runs a member alone while it is far behind its scan. `done` is called when it has nearly
+    caught up, or with the cause if it failed."""
 
     def __init__(
         self,
         supervisor: Supervisor,
         runtime: QueryRuntime,
-        source: Input,
+        source: StageInput,
         member: ScanMember,
         done: Callable[[str], None],
     ) -> None:
@@ -100,7 +100,7 @@ class CatchUp(QuerySpecification):
     @property
     def state(self) -> QueryState:
         found = self._query.state()
-        return QueryState(State.RUNNING) if found.state is State.STOPPED else found
+        return QueryState(QueryStatus.RUNNING) if found.state is QueryStatus.STOPPED else found
 
     def stop(self) -> None:
         self._stopping = True
@@ -110,13 +110,13 @@ class CatchUp(QuerySpecification):
         self._began_s = time.monotonic()
         return self._member.begin_round(self._runtime, self._source)
 
-    def reported(self, report: Report) -> None:
+    def reported(self, report: StatusReport) -> None:
         if self._stopping:
             return
-        if report.state is State.FAILED:
+        if report.state is QueryStatus.FAILED:
             assert report.failure is not None
             self._done(report.failure.cause)
-        elif report.state is State.STOPPED:
+        elif report.state is QueryStatus.STOPPED:
             self._rounds += 1
             quick = time.monotonic() - self._began_s < CAUGHT_UP_S
             if quick or self._rounds >= ROUNDS_MAX:

@@ -1,18 +1,18 @@
-"""SharedQuery: aggregates that share a Spark query. They begin together, and leave one by one.
+"""SharedQuery: aggregates that share a Spark query. They start together and leave one by one.
 
-state_dir/companies/<name>/company.json   what is computed (`fused_plan.FusedPlan`), and for whom
+state_dir/companies/<name>/company.json   the plan (`fused_plan.FusedPlan`) and the members
                           checkpoint/     of the Spark query
-state_dir/queries/<query>/<step>/alone.json, checkpoint/   of a member that has left, and goes on
+state_dir/queries/<query>/<step>/alone.json, checkpoint/   of a member that has left and runs alone
 
 The rules:
 
-1. A newcomer waits for a moment whether others come that fit (`admission.py`). Then the query is
-   closed to others: the columns of Spark's state are fixed.
-2. What `company.json` says is what counts. A process that starts again writes for all who are in
-   it, back or not: who was ended or paused meanwhile is taken out by whoever knows of it.
-3. A member that leaves for good is not written any more. One that is paused, or that can't be
-   written, takes a copy of the checkpoint along, made at a border between two batches, and goes on
-   alone from there: with the state of all, and under a name of its own for the sink.
+1. A new aggregate waits briefly for others that fit (`admission.py`). Then no more can join,
+   because the columns of Spark's state are fixed.
+2. `company.json` lists the members. After a restart the query writes for all members, even
+   before they are back; `Queries` removes those that were terminated or paused meanwhile.
+3. A member that leaves for good is no longer written. One that is paused, or whose sink fails,
+   gets a copy of the checkpoint, made between two batches, and continues alone from there: with
+   the state of all members, and with a new query id for the sink.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from ottla.queries.failures import QueryFailure
 from ottla.queries.lifecycle import Recovery
 from ottla.queries.query_run import QueryRun, completed
 from ottla.queries.specification import Cancelled, QuerySpecification
-from ottla.queries.states import QueryState, State
+from ottla.queries.states import QueryState, QueryStatus
 from ottla.queries.supervisor import Supervisor
-from ottla.spark.checkpoints import Checkpoint, read_json, write_json
-from ottla.sql.plan.stages import Aggregate
+from ottla.spark.checkpoints import QueryCheckpoint, read_json, write_json
+from ottla.sql.plan.stages import StreamAggregateNode
 from ottla.sql.run.fused_plan import Candidate, FusedPlan
 from ottla.sql.run.query_runtime import QueryRuntime
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.sql")
 
 GATHER_S: Final = 0.5
-"""Statements of one request come one after the other, each after a few round trips."""
+"""The statements of one request arrive one by one, a few round trips apart."""
 RETURN_S: Final = 3.0
 LEAVE_S_MAX: Final = 60.0
 PLAN: Final = "company.json"
@@ -54,13 +54,13 @@ ALONE: Final = "alone.json"
 
 @dataclass(frozen=True, slots=True)
 class SharedMember:
-    """An aggregate of a query that may share. Its id is the place of its own folder, `home`."""
+    """An aggregate that may share a Spark query. Its id is the path of its folder, `home`."""
 
     candidate: Candidate
     home: Path
     properties: Mapping[str, str]
     alone: Callable[[], QuerySpecification]
-    """How it runs where nobody shares with it."""
+    """Its specification if it runs alone."""
 
     @property
     def id(self) -> str:
@@ -68,7 +68,8 @@ class SharedMember:
 
 
 class SharedQuery(QuerySpecification):
-    """`home` has its plan: `found` has made it, in this process or in a former one."""
+    """A shared Spark query. `home` has its plan, which `found` wrote in this or an earlier
+    process."""
 
     def __init__(self, home: Path, runtime: QueryRuntime, supervisor: Supervisor) -> None:
         super().__init__(f"shared_{home.name}")
@@ -79,9 +80,9 @@ class SharedQuery(QuerySpecification):
         self._outputs: list[str] = stored["outputs"]
         self._lock = threading.Condition()
         self._present: dict[str, SharedMember] = {}
-        self._operator: Aggregate | None = None
+        self._operator: StreamAggregateNode | None = None
         self._leaving: dict[str, bool] = {}
-        """Who wants to go, and whether to go on elsewhere."""
+        """Members that are leaving, and whether they will continue alone."""
         self._failed: dict[str, QueryState] = {}
         self._begun = False
         self._closing = False
@@ -92,11 +93,11 @@ class SharedQuery(QuerySpecification):
         members = [member.id for member in plan.members]
         write_json(home / PLAN, {"plan": plan.to_json(), "outputs": members})
 
-    # -- what others call
+    # -- called by others
 
     @property
     def members(self) -> list[str]:
-        """Those that it writes for."""
+        """The ids of its members."""
         return list(self._outputs)
 
     def join(self, member: SharedMember) -> None:
@@ -110,8 +111,8 @@ class SharedQuery(QuerySpecification):
                 self._query.begin()
 
     def leave(self, member_id: str, *, keep: bool) -> None:
-        """Returns when nothing is written for it any more (TimeoutError: it may be). `keep`: it
-        may go on elsewhere."""
+        """Remove a member; returns when nothing more is written for it (TimeoutError: it may be).
+        `keep`: it will continue alone."""
         with self._lock:
             self._present.pop(member_id, None)
             self._failed.pop(member_id, None)
@@ -125,7 +126,7 @@ class SharedQuery(QuerySpecification):
                 raise TimeoutError(f"Query {member_id} has not left {self.name}")
 
     def retry(self) -> None:
-        """At once, where the next try is not due yet, or none is."""
+        """Restart now, even if no restart is due."""
         self._query.begin()
 
     def close_soon(self) -> None:
@@ -135,7 +136,7 @@ class SharedQuery(QuerySpecification):
         self._query.stop_soon()
 
     def close(self) -> None:
-        """Stops, and keeps everything: the next process goes on from here."""
+        """Stop and keep everything: the next process continues from here."""
         self.close_soon()
         self._query.stop()
         with self._lock:
@@ -155,27 +156,27 @@ class SharedQuery(QuerySpecification):
         return QueryRun(self._begin(available_now=False))
 
     def recover(self, failure: QueryFailure) -> Recovery:
-        """Without those that the sink can't write any more. Nothing of the batch is written; they
-        take the state of before it along, for the day when they are resumed."""
+        """Remove members whose sink fails. Nothing of the batch was written, so they get the state
+        before it, and can be resumed from there."""
         topics = {member.id: member.topic for member in self._plan.members}
-        culprits = [each for each in self._outputs if topics[each] in failure.refused_topics]
+        culprits = [output for output in self._outputs if topics[output] in failure.refused_topics]
         if not culprits or len(culprits) == len(self._outputs):
             return Recovery.NONE
         self._let_go(dict.fromkeys(culprits, True))
         for member_id in culprits:
             now_ms = int(time.time() * 1000)
-            self._failed[member_id] = QueryState(State.FAILED, failure.cause, now_ms)
+            self._failed[member_id] = QueryState(QueryStatus.FAILED, failure.cause, now_ms)
             self._present.pop(member_id, None)
-            log.error("Query %s is FAILED: %s", member_id, failure.cause)
+            log.error("Query %s FAILED: %s", member_id, failure.cause)
         return Recovery.AT_ONCE
 
     @property
-    def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(self._home / "checkpoint")
+    def _checkpoint(self) -> QueryCheckpoint:
+        return QueryCheckpoint(self._home / "checkpoint")
 
     def _return(self, cancelled: Cancelled) -> None:
-        """One of a former process waits for its members, to know their properties; then it goes on
-        for all of them, back or not."""
+        """After a restart, wait for the members, which bring their properties; then start for all
+        of them, even those that are not back."""
         deadline = time.monotonic() + RETURN_S
         with self._lock:
             while not (cancelled() or self._closing or self._leaving or self._all_here()):
@@ -200,10 +201,10 @@ class SharedQuery(QuerySpecification):
             properties=properties,
         )
 
-    # -- who leaves
+    # -- leaving
 
     def _settle(self, cancelled: Cancelled) -> None:
-        """Several that leave at once are one change."""
+        """Several members may leave in one change."""
         while not cancelled():
             with self._lock:
                 leaving = dict(self._leaving)
@@ -211,6 +212,10 @@ class SharedQuery(QuerySpecification):
                 return
             if any(leaving.values()):
                 self._finish_batch(cancelled)
+                if cancelled():
+                    # The batch may be written and not committed: a copy of the checkpoint would
+                    # write it again under another query id. The next start lets them go.
+                    return
             self._let_go(leaving)
             with self._lock:
                 for member_id in leaving:
@@ -219,17 +224,17 @@ class SharedQuery(QuerySpecification):
                 self._lock.wait_for(lambda: bool(self._leaving) or self._closing, GATHER_S)
 
     def _finish_batch(self, cancelled: Cancelled) -> None:
-        """To a border, with all who were there when it began. If that can't be done: a table's row
-        that is written twice is the same row."""
+        """Finish the current batch with the members that it started with. If that fails, go on
+        without: rows of a table may be written twice, because they are the same."""
         if not self._checkpoint.exists or self._checkpoint.at_border:
             return
         try:
             completed(QueryRun(self._begin(available_now=True), finite=True), cancelled)
         except Exception as error:
-            log.warning("Query %s: a batch stays unfinished: %s", self.name, error)
+            log.warning("Shared query %s: failed to finish its last batch: %s", self.name, error)
 
     def _let_go(self, gone: Mapping[str, bool]) -> None:
-        """What `company.json` says is done last: until then they are members."""
+        """Remove members; `company.json` is written last, because it lists the members."""
         for member_id, keep in gone.items():
             home = self._home.parent.parent / "queries" / member_id
             if keep and self._checkpoint.exists:
@@ -244,14 +249,14 @@ class SharedQuery(QuerySpecification):
 
 
 def copy_checkpoint(source: Path, target: Path) -> None:
-    """Another query's from here on: by a new id, under which the sink knows it, and without the
-    batch that has been begun and is not done."""
+    """Copy a checkpoint for another query: with a new query id for the sink, and without an
+    unfinished batch."""
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name("checkpoint.new")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(source, draft)
-    done = Checkpoint(draft).last_done
+    done = QueryCheckpoint(draft).last_done
     for path in (draft / "offsets").iterdir():
         name = path.name.strip(".").removesuffix(".crc")
         if name.isdigit() and int(name) > done:

@@ -1,20 +1,20 @@
-"""SharedScan: stateless queries on one input share one Spark query, whose members come and go.
+"""SharedScan: stateless stages with the same input share a Spark query; members come and go.
 
-The rules that keep every row exactly once for every member:
+The rules that give every member each row exactly once:
 
-1. Members change at a border only: between two batches. A query that was stopped in the middle of
-   a batch first finishes that batch with the members it began with (`members.json` says which),
-   because the sink does not write again what tasks of that batch have committed. Only a member that
-   leaves for good leaves at once: nobody asks for its rows of that batch any more.
-2. Each member has a position of its own to begin at, `from`: rows before it are left out of its
-   column. A member that leaves takes its position with it (`position.json`).
-3. One that is behind the scan first runs alone, from a checkpoint of its own. When it has nearly
-   caught up the scan stops at a border, the newcomer runs to the end of the topic, and joins with
-   `from` = where it got to. The scan then passes over what the newcomer has had already.
+1. Members change only between two batches. A query that was stopped in the middle of a batch first
+   finishes it with the members that it started with (those in `members.json`), because the sink
+   does not write again what tasks of that batch have committed. Only a member that leaves for good
+   leaves at once: nobody needs its rows of that batch.
+2. Each member has its own first position, `from`: earlier rows are left out of its column. A member
+   that leaves takes its position with it (`position.json`).
+3. A member that is behind the scan first runs alone, with its own checkpoint. When it has nearly
+   caught up, the scan stops between two batches, the member runs to the end of the topic, and joins
+   with `from` = its position. The scan then leaves out the rows that the member has written.
 
-What is written to `members.json` is what counts: a crash before that leaves the newcomer alone with
-its checkpoint, a crash after it leaves a folder that is deleted later. The folder of a scan goes
-with its last member.
+`members.json` decides: after a crash before it is written, the new member is still alone with its
+checkpoint; after a crash behind it, a folder is left that is deleted later. The folder of a scan is
+deleted with its last member.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.queries.failures import QueryFailure, cause_of
-from ottla.queries.lifecycle import Recovery, Report
+from ottla.queries.lifecycle import Recovery, StatusReport
 from ottla.queries.query_run import QueryRun, completed
 from ottla.queries.specification import Cancelled, QuerySpecification
-from ottla.queries.states import QueryState, State
+from ottla.queries.states import QueryState, QueryStatus
 from ottla.queries.supervisor import Supervisor
 from ottla.spark.checkpoints import (
-    Checkpoint,
     Position,
+    QueryCheckpoint,
     distance,
     earliest_of,
     is_behind,
     read_json,
     write_json,
 )
-from ottla.sql.plan.stages import Input
+from ottla.sql.plan.stages import StageInput
 from ottla.sql.run.query_runtime import QueryRuntime
 from ottla.sql.run.scan_member import CatchUp, ScanMember
 
 log = logging.getLogger("ottla.sql")
 
 GATHER_S: Final = 0.2
-"""Several members that come at once, as when a server starts, are one change."""
+"""Members that come within this time, as when a server starts, join in one change."""
 RETURN_S: Final = 3.0
-"""So long a scan of a new process waits for the members that it had."""
+"""After a restart a scan waits this long for its former members."""
 NEAR_RECORDS: Final = 20_000
-"""A newcomer that is no further behind catches up while the scan waits for it."""
+"""A new member within this distance catches up while the scan waits for it."""
 LEAVE_S_MAX: Final = 60.0
 MEMBERS: Final = "members.json"
 START: Final = "start.json"
@@ -64,47 +64,50 @@ class SharedScan(QuerySpecification):
     """The members of one input, and the specification of their Spark query."""
 
     def __init__(
-        self, home: Path, source: Input, runtime: QueryRuntime, supervisor: Supervisor
+        self, home: Path, source: StageInput, runtime: QueryRuntime, supervisor: Supervisor
     ) -> None:
         super().__init__(f"scan_{source.topic}")
         self._home = home
         self._source = source
         self._runtime = runtime
         self._supervisor = supervisor
-        self._checkpoint = Checkpoint(home / "checkpoint")
+        self._checkpoint = QueryCheckpoint(home / "checkpoint")
         self._lock = threading.Condition()
         self._wanted: dict[str, ScanMember] = {}
         self._dropped: set[str] = set()
         """Members that have left for good."""
         self._entries: list[Entry] = read_json(home / MEMBERS) or []
         self._ready: set[str] = set()
-        """Members that are about to have caught up."""
+        """Members that are catching up."""
         self._catching_up: dict[str, CatchUp] = {}
         self._failed: dict[str, QueryState] = {}
         self._gathering = False
-        """A start is on its way that will see whatever is wanted by then."""
+        """A start is due, which will take all changes until then into account."""
         self._settling = False
         self._returned = False
         self._given_up = False
         self._closing = False
         self._query = supervisor.supervise(self)
 
-    # -- what others call
+    # -- called by others
 
     def join(self, member: ScanMember) -> None:
         with self._lock:
             self._wanted[member.id] = member
             self._dropped.discard(member.id)
             self._failed.pop(member.id, None)
-            far = bool(self._entries) and self._returned and self._is_far(member)
-        if far:
-            self._catch_up(member)  # while the others go on
-        else:
+            # While a start changes the members, the next start decides about this one. If both
+            # `join` and a start did, two runs would write from one checkpoint, and rows come twice.
+            settled = self._returned and not self._settling
+            far = bool(self._entries) and settled and self._is_far(member)
+            if far:
+                self._catch_up(member)  # while the others go on
+        if not far:
             self._change()
 
     def leave(self, member_id: str, *, keep: bool = True) -> None:
-        """Returns when nothing is written for it any more (TimeoutError: it may be). `keep`: it
-        may come back."""
+        """Remove a member; returns when nothing more is written for it (TimeoutError: it may be).
+        `keep`: it may come back."""
         with self._lock:
             self._wanted.pop(member_id, None)
             catching_up = self._catching_up.pop(member_id, None)
@@ -126,7 +129,7 @@ class SharedScan(QuerySpecification):
         self._query.stop_soon()
 
     def close(self) -> None:
-        """Stops, and keeps everything: the next process goes on from here."""
+        """Stop and keep everything: the next process continues from here."""
         self.close_soon()
         for catching_up in list(self._catching_up.values()):
             catching_up.stop()
@@ -144,7 +147,7 @@ class SharedScan(QuerySpecification):
         if catching_up is not None:
             return catching_up.state
         if not any(entry["id"] == member_id for entry in self._entries):
-            return QueryState(State.STARTING)
+            return QueryState(QueryStatus.STARTING)
         return self._query.state()
 
     def _change(self) -> None:
@@ -176,9 +179,10 @@ class SharedScan(QuerySpecification):
         return QueryRun(self._begin(available_now=False))
 
     def recover(self, failure: QueryFailure) -> Recovery:
-        """One bad member must not take the others with it.
+        """One failing member must not stop the others.
 
-        The unfinished batch, of which nobody has seen anything, runs again without the culprits.
+        Nothing of the unfinished batch was written, so it runs again without the members that
+        failed it.
         """
         culprits = [entry for entry in self._entries if entry["topic"] in failure.refused_topics]
         if not culprits and len(self._entries) > 1:
@@ -191,14 +195,14 @@ class SharedScan(QuerySpecification):
         self._write([entry for entry in self._entries if entry not in culprits])
         return Recovery.AT_ONCE
 
-    def reported(self, report: Report) -> None:
-        if report.state in (State.FAILED, State.RUNNING):
-            self._given_up = report.state is State.FAILED
+    def reported(self, report: StatusReport) -> None:
+        if report.state in (QueryStatus.FAILED, QueryStatus.RUNNING):
+            self._given_up = report.state is QueryStatus.FAILED
 
     # -- a start: gather, finish the batch, change the members
 
     def _gather(self, cancelled: Cancelled) -> None:
-        """Lets a change that has begun come to its end."""
+        """Wait until all changes of one request have arrived."""
         with self._lock:
             self._gathering = True
             if not self._returned:
@@ -210,16 +214,16 @@ class SharedScan(QuerySpecification):
                 self._lock.wait(GATHER_S)
 
     def _all_back(self) -> bool:
-        """Those who were there when the last process ended."""
+        """True if all members of the last process are back."""
         return all(entry["id"] in self._wanted for entry in self._entries)
 
     def _leave_at_once(self) -> None:
-        """Those who need nothing of the batch that may be unfinished; or, after the scan has been
-        given up, those who leave a batch that can't be finished."""
+        """Remove members that leave for good, and so need nothing of an unfinished batch. If the
+        scan has FAILED, remove all that leave, because the batch can't be finished."""
         with self._lock:
             gone = set(self._dropped)
             if self._given_up:
-                gone |= {each["id"] for each in self._entries if each["id"] not in self._wanted}
+                gone |= {entry["id"] for entry in self._entries if entry["id"] not in self._wanted}
             leaving = [entry for entry in self._entries if entry["id"] in gone]
         for entry in leaving:
             if entry["id"] not in self._dropped:
@@ -230,14 +234,14 @@ class SharedScan(QuerySpecification):
             self._dropped -= gone
 
     def _finish_batch(self, cancelled: Cancelled) -> None:
-        """To a border, with the members that the unfinished batch began with."""
+        """Finish the current batch with the members that it started with."""
         if not self._entries or not self._checkpoint.exists or self._checkpoint.at_border:
             return
         if completed(QueryRun(self._begin(available_now=True), finite=True), cancelled):
             assert self._checkpoint.at_border
 
     def _settle(self, cancelled: Cancelled) -> None:
-        """At a border: makes the members those that are wanted."""
+        """Between two batches: change the members to those that are wanted."""
         with self._lock:
             self._settling = True
             self._gathering = False
@@ -263,12 +267,12 @@ class SharedScan(QuerySpecification):
     def _admit_all(
         self, joining: list[ScanMember], leaving: list[str], cancelled: Cancelled
     ) -> None:
-        for member in [each for each in joining if self._entries and self._is_far(each)]:
+        for member in [member for member in joining if self._entries and self._is_far(member)]:
             joining.remove(member)
             self._catch_up(member)
         if not joining and not leaving:
             return
-        # Not by what is wanted now: who has left since has not been let go.
+        # Not by `_wanted`, which may have changed: its position would not be stored.
         entries = [entry for entry in self._entries if entry["id"] not in leaving]
         for entry in self._entries:
             if entry["id"] in leaving:
@@ -288,9 +292,14 @@ class SharedScan(QuerySpecification):
                 self._ready.discard(member.id)
 
     def _open(self, joining: list[ScanMember], cancelled: Cancelled) -> list[Entry]:
-        """The first members: the scan begins where the first of them does."""
+        """Add the first members: the scan starts at the earliest of their positions."""
+        # An old checkpoint would continue at its own offsets, and ignore START.
         self._checkpoint.delete()
-        fit = [each for each in joining if not each.unfinished or self._last_round(each, cancelled)]
+        fit = [
+            member
+            for member in joining
+            if not member.unfinished or self._last_round(member, cancelled)
+        ]
         if fit:
             write_json(self._home / START, earliest_of([member.where() for member in fit]))
         return [member.entry(self._begins(member)) for member in fit]
@@ -308,19 +317,19 @@ class SharedScan(QuerySpecification):
         return [*entries, member.entry(self._begins(member))]
 
     def _last_round(self, member: ScanMember, cancelled: Cancelled) -> bool:
-        """While the scan stands still: the newcomer comes to where the scan is, or further."""
+        """While the scan is stopped, run the new member to the scan's position or further."""
         try:
             return completed(member.begin_round(self._runtime, self._source), cancelled)
         except Exception as error:
-            log.warning("Query %s stays behind for now: %s", member.id, cause_of(error))
+            log.warning("Query %s failed to catch up, retrying: %s", member.id, cause_of(error))
             self._ready.discard(member.id)
-            self._catch_up(member)  # which tries again, and knows when to give up
+            self._catch_up(member)  # retries, and gives up in the end
             return False
 
     def _begins(self, member: ScanMember) -> dict[str, int]:
         return dict(member.where().get(self._source.topic, {}))
 
-    # -- members that come and go
+    # -- joining and leaving
 
     def _is_far(self, member: ScanMember) -> bool:
         if member.id in self._ready or any(entry["id"] == member.id for entry in self._entries):
@@ -331,7 +340,7 @@ class SharedScan(QuerySpecification):
         def done(cause: str) -> None:
             with self._lock:
                 if self._wanted.get(member.id) is not member:
-                    return  # It has left meanwhile, and may even be back.
+                    return  # It has left meanwhile, and may even have joined again.
                 self._catching_up.pop(member.id, None)
                 if cause:
                     self._fail(member.id, cause)
@@ -342,28 +351,30 @@ class SharedScan(QuerySpecification):
         with self._lock:
             if self._closing or self._wanted.get(member.id) is not member:
                 return
-            log.info("Query %s catches up with the others on %s", member.id, self._source.topic)
+            log.info(
+                "Query %s is catching up with the shared scan of %s", member.id, self._source.topic
+            )
             made = CatchUp(self._supervisor, self._runtime, self._source, member, done)
             self._catching_up[member.id] = made
 
     def _let_go(self, entry: Entry) -> None:
-        """It takes its position along, in case that it comes back."""
+        """Remove a member, and store its position in case it comes back."""
         topic = self._source.topic
         begins = entry["from"]
         here = self._here().get(topic, {})
         reached = {p: max(o, begins.get(p, 0)) for p, o in here.items()}
         home = self._home.parent.parent / "queries" / entry["id"]
         if home.exists():
-            # What may be left of the time when it was alone is older than what is written here.
-            Checkpoint(home / "alone").delete()
+            # A checkpoint of when it ran alone would be older than this position.
+            QueryCheckpoint(home / "alone").delete()
             write_json(home / "position.json", {topic: {**begins, **reached}})
 
     def _fail(self, member_id: str, cause: str) -> None:
-        self._failed[member_id] = QueryState(State.FAILED, cause, int(time.time() * 1000))
-        log.error("Query %s is FAILED: %s", member_id, cause)
+        self._failed[member_id] = QueryState(QueryStatus.FAILED, cause, int(time.time() * 1000))
+        log.error("Query %s FAILED: %s", member_id, cause)
 
     def _tries_well(self, entry: Entry) -> bool:
-        """The rows of the batch that failed, with this member alone, and nothing written."""
+        """Compute the failed batch for this member alone, without writing; True if that works."""
         try:
             self._runtime.try_member(self._source, entry, self._checkpoint.position())
         except Exception:
@@ -373,19 +384,20 @@ class SharedScan(QuerySpecification):
     # -- its folder
 
     def _here(self) -> Position:
-        """Where the scan goes on: after its last batch, or where it began."""
+        """The position of the scan: after its last batch, or its start."""
         start: Position = read_json(self._home / START) or {}
         return self._checkpoint.position() or start
 
     def _store(self, entries: list[Entry]) -> None:
         here = self._here().get(self._source.topic, {})
         for entry in entries:
-            # What the scan has passed needs no condition any more.
+            # Drop first positions that the scan has passed: they need no condition any more.
             entry["from"] = {p: o for p, o in entry["from"].items() if o > here.get(p, 0)}
         self._write(entries)
 
     def _write(self, entries: list[Entry]) -> None:
         with self._lock:
+            # The file first: after a crash it decides about membership.
             if entries:
                 write_json(self._home / MEMBERS, entries)
             else:
@@ -409,7 +421,7 @@ class SharedScan(QuerySpecification):
 
 
 def forget_member(home: Path, member_id: str) -> None:
-    """Of a scan that nobody has opened: its member has ended meanwhile."""
+    """Remove a terminated member from a scan that is not open."""
     entries: list[Entry] = read_json(home / MEMBERS) or []
     left = [entry for entry in entries if entry["id"] != member_id]
     if not left:
@@ -419,6 +431,6 @@ def forget_member(home: Path, member_id: str) -> None:
 
 
 def remove(home: Path) -> None:
-    """What counts is written first: without its members a folder is nothing."""
+    """Delete a scan; its members first, because they decide whether the folder is in use."""
     (home / MEMBERS).unlink(missing_ok=True)
     shutil.rmtree(home, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""TaskQuery: a plan whose operators keep state, run by tasks of the engine.
+"""TaskQuery: runs a plan with stateful operators on tasks of the engine.
 
-The whole plan becomes one graph (`sql/lowering`), which runs as a Streams application does: its
-sub-topologies are Spark queries that read topics, hand the records to tasks, and write what comes
-out, changelogs included, in one transaction for each batch.
+The plan is lowered to one graph (`sql/lowering`), which runs as a Streams application does. Each
+sub-topology is a Spark query, which reads topics, passes the records to tasks, and writes their
+output, changelogs included, in one transaction per batch.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.engine.failures import Failure, FailureKind, OnFailure, log_and_continue
+from ottla.engine.failures import ExceptionHandler, Failure, FailureKind, log_and_continue
 from ottla.engine.graph import TopologyError
-from ottla.engine.packed_rows import outputs
-from ottla.engine.records import Output
-from ottla.engine.subtopologies import SubTopology
+from ottla.engine.packed_rows import unpack_output_rows
+from ottla.engine.records import OutputRow
+from ottla.engine.subtopologies import Subtopology
 from ottla.queries import application_settings
 from ottla.queries.application_settings import ApplicationSettings
-from ottla.queries.application_topics import Piece, prepare
-from ottla.queries.group_progress import Committed
+from ottla.queries.application_topics import PreparedSubtopology, prepare_application_topics
+from ottla.queries.group_progress import GroupProgress
 from ottla.queries.specification import QuerySpecification
 from ottla.queries.states import QueryState, worst
 from ottla.queries.supervisor import Supervisor
 from ottla.queries.task_runtime import TaskRuntime
 from ottla.rows.errors import SqlError
 from ottla.spark.processing_log import ProcessingLog, Unreadable
-from ottla.sql.lowering import lowered
-from ottla.sql.lowering.lower import PUSH
+from ottla.sql.lowering import build_graph
+from ottla.sql.lowering.graph_builder import PUSH
 from ottla.sql.lowering.push_rows import PushRowReader
 from ottla.sql.lowering.user_functions import UserFunctions
-from ottla.sql.plan.stages import Plan, StreamJoin, application_id
-from ottla.sql.run.cluster import Cluster
+from ottla.sql.plan.stages import QueryPlan, StreamStreamJoinNode, application_id
 from ottla.sql.run.query_runtime import QueryRuntime, wants_earliest
-from ottla.sql.run.registered_functions import send_by_value
+from ottla.sql.run.query_topics import QueryTopics
+from ottla.sql.run.session import send_by_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,13 +44,13 @@ TAKEN: Final = "rows"
 """The column of cells."""
 
 TakeRow = Callable[[tuple[Any, ...], bool], None]
-"""Given a row of a push query, and whether it is deleted."""
+"""Takes a row of a push query, and whether it is a tombstone."""
 
 
-def _told_and_left_out(cluster: Cluster) -> OnFailure:
+def _told_and_left_out(cluster: QueryTopics) -> ExceptionHandler:
     log = ProcessingLog(cluster.bootstrap_servers, cluster.settings, cluster.processing_log)
 
-    def handle(failure: Failure) -> Iterable[Output]:
+    def handle(failure: Failure) -> Iterable[OutputRow]:
         row = failure.row
         if row is not None:
             topic, cause = row.origin or row.topic, str(failure.error)
@@ -61,12 +61,12 @@ def _told_and_left_out(cluster: Cluster) -> OnFailure:
 
 
 class TaskQuery:
-    """Its starting positions are found, and its topics made, when it is made."""
+    """A query on tasks. The constructor finds its starting positions and creates its topics."""
 
     def __init__(
         self,
         query_id: str,
-        plan: Plan,
+        plan: QueryPlan,
         home: Path,
         runtime: QueryRuntime,
         supervisor: Supervisor,
@@ -77,7 +77,7 @@ class TaskQuery:
             earliest=wants_earliest(plan.properties),
             exactly_once=take is None,
             caching=False,
-            # As in ksqlDB: a record that can't be read is left out, and the log says so.
+            # As in ksqlDB: skip a record that can't be deserialized, and log it.
             on_failure={FailureKind.DESERIALIZATION: _told_and_left_out(cluster)},
             interval_ms=runtime.triggers.given_ms(plan.properties),
             batch_records_max=_records_max(plan),
@@ -89,9 +89,9 @@ class TaskQuery:
         functions = UserFunctions.known()
         for function in functions.functions:
             send_by_value(function)
-        graph = lowered(plan, cluster.registry, functions)
+        graph = build_graph(plan, cluster.registry, functions)
         try:
-            pieces = prepare(graph, id_, cluster, is_kept=_is_kept)
+            pieces = prepare_application_topics(graph, id_, cluster, has_changelogs=_has_changelogs)
         except TopologyError as error:
             raise SqlError(
                 f"Can't join {', '.join(plan.sources)}: {error}",
@@ -104,16 +104,16 @@ class TaskQuery:
             for piece in pieces
         ]
 
-    def _of(self, piece: Piece) -> Callable[[], Any]:
-        start = self._tasks.beginning.of(piece, Committed())
-        last = any(each.topic == PUSH for each in piece.subtopology.sinks)
+    def _of(self, piece: PreparedSubtopology) -> Callable[[], Any]:
+        start = self._tasks.beginning.of(piece, GroupProgress())
+        last = any(sink.topic == PUSH for sink in piece.subtopology.sinks)
         return partial(self._tasks.begin, piece, start, self._taken if last else None)
 
     def begin(self) -> None:
         for part in self.parts:
             part.begin()
 
-    # -- what `Queries` asks of every part
+    # -- as a part of a query
 
     def state(self) -> QueryState:
         return worst(part.state() for part in self.parts)
@@ -136,23 +136,23 @@ class TaskQuery:
         return False
 
 
-def _is_kept(piece: SubTopology) -> bool:
-    """What a push query shows nobody asks for again."""
-    return not any(each.topic == PUSH for each in piece.sinks)
+def _has_changelogs(piece: Subtopology) -> bool:
+    """False for push queries, whose output is never needed again."""
+    return not any(sink.topic == PUSH for sink in piece.sinks)
 
 
-def _records_max(plan: Plan) -> int:
-    """Two streams that are joined are read whole: if one of them were ahead, time would have passed
-    for the other, and its rows would come too late."""
-    if any(isinstance(each.operator, StreamJoin) for each in plan.stages):
+def _records_max(plan: QueryPlan) -> int:
+    """No limit for stream-stream joins: if one stream were read ahead of the other, stream time
+    would advance, and rows of the other would be too late."""
+    if any(isinstance(stage.operator, StreamStreamJoinNode) for stage in plan.stages):
         return ALL_RECORDS
     return application_settings.BATCH_RECORDS_MAX
 
 
 def _take(reader: PushRowReader, take: TakeRow, frame: DataFrame, _: int) -> None:
-    """The rows of a batch; what tasks would keep in topics goes nowhere, as the query will not go
-    on when it has ended."""
+    """Pass the rows of a batch on. Changelog records are dropped, because a push query is never
+    restored."""
     for cell in frame.select(TAKEN).toArrow().column(0).to_pylist():
-        for topic, key, value in outputs(cell):
+        for topic, key, value in unpack_output_rows(cell):
             if topic == PUSH and (row := reader.read(key, value)) is not None:
                 take(*row)

@@ -1,4 +1,4 @@
-"""Records that SQL could not read: followed in the processing log, logged here, and counted."""
+"""Unreadable records: follows the processing log, and logs and counts its records here."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ottla.client import Consumer
 from ottla.client.delivery import Setting
 from ottla.errors import KafkaError
 from ottla.spark.processing_log import Unreadable
-from ottla.spark.rows import TOLD_MAX, unreadable
+from ottla.spark.rows import LOGGED_MAX, unreadable
 
 if TYPE_CHECKING:
     from ottla.rows.formats import BadRecord
 
 processing = logging.getLogger("ottla.processing")
 
-KNOWN_MAX: Final = 10_000  # places of a topic that are remembered, to count each record once
-LOOK_MS: Final = 3000  # how soon the topic is found that the first message has made
+KNOWN_MAX: Final = 10_000  # offsets of a topic that are remembered, to count each record once
+LOOK_MS: Final = 3000  # how soon a topic that the first message has created is found
 POLL_S: Final = 0.5
 RETRY_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableCount:
-    """Of one topic, since this server runs."""
+    """The count of one topic since the server's start."""
 
     count: int
     last: str
 
 
 class UnreadableRecords:
-    """A table and a query may read the same topic: a record counts once for both."""
+    """Counts unreadable records by topic. A record that a table and a query read counts once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,17 +46,17 @@ class UnreadableRecords:
         self._thread: threading.Thread | None = None
 
     def counts(self) -> dict[str, UnreadableCount]:
-        """By topic."""
+        """The counts by topic."""
         with self._lock:
             return dict(self._counts)
 
     def take(self, topic: str, bad: Sequence[BadRecord]) -> None:
-        """Of a topic that is read in this process."""
-        for each in bad:
-            self._add(unreadable(topic, each))
+        """Add records of a topic that is read in this process."""
+        for record in bad:
+            self._add(unreadable(topic, record))
 
     def follow(self, servers: str, settings: Mapping[str, Setting], topic: str) -> None:
-        """What workers of Spark's have written, from now on."""
+        """Follow what Spark's workers write to the processing log from now on."""
         with self._lock:
             if self._thread is None:
                 arguments = (servers, settings, topic)
@@ -73,21 +73,21 @@ class UnreadableRecords:
     def _add(self, found: Unreadable) -> None:
         with self._lock:
             known = self._known.setdefault(found.topic, set())
-            place = (found.partition, found.offset)
-            if place in known:
+            position = (found.partition, found.offset)
+            if position in known:
                 return
             if len(known) < KNOWN_MAX:
-                known.add(place)
+                known.add(position)
             before = self._counts.get(found.topic)
             count = 1 if before is None else before.count + 1
             self._counts[found.topic] = UnreadableCount(count, str(found))
-        if count <= TOLD_MAX:
+        if count <= LOGGED_MAX:
             processing.warning("%s", found)
         elif count % 1000 == 0:
-            processing.warning("%d records of %s are no rows", count, found.topic)
+            processing.warning("%d records of %s could not be deserialized", count, found.topic)
 
     def _follow(self, servers: str, settings: Mapping[str, Setting], topic: str) -> None:
-        """By a pattern, since the topic is there only after the first message."""
+        """Subscribe by a pattern, because the topic exists only after the first message."""
         since_ms = int(time.time() * 1000)
         given = {**settings, "topic.metadata.refresh.interval.ms": LOOK_MS}
         while not self._closing.is_set():
@@ -98,7 +98,7 @@ class UnreadableRecords:
                 ) as consumer:
                     self._read(consumer, since_ms)
             except KafkaError as error:
-                processing.warning("%s can't be read: %s", topic, error)
+                processing.warning("Failed to read %s, retrying: %s", topic, error)
                 self._closing.wait(RETRY_S)
 
     def _read(self, consumer: Consumer[bytes, bytes], since_ms: int) -> None:
@@ -109,4 +109,4 @@ class UnreadableRecords:
             try:
                 self._add(Unreadable.from_json(record.value))
             except (KeyError, TypeError, ValueError):
-                continue  # another kind of message, or another program's
+                continue  # another type of message, or of another program

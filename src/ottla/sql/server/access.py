@@ -1,4 +1,4 @@
-"""What a caller must be allowed to, by ksqlDB's paths and by statements."""
+"""Access control: the rights that paths and statements require."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ottla.rest.guard import RestGuard, Right
 from ottla.rest.settings import access_of, warn_if_open
 from ottla.rest.users import RestUser
 from ottla.rows.errors import SqlCode, SqlError
+from ottla.sql.ksql_config import KsqlConfig
 from ottla.sql.server.requests import json_response
-from ottla.sql.settings import Settings
 from ottla.sql.syntax.statements import (
     Define,
     Describe,
@@ -36,7 +36,7 @@ from ottla.sql.syntax.statements import (
 REALM: Final = "KsqlServer-Props"
 READS: Final = ("GET", "HEAD")
 QUERIES: Final = ("/query", "/query-stream", "/close-query", "/ws/query", "/ksql")
-"""Open to readers: /ksql is looked at statement by statement, the others take queries alone."""
+"""Paths for readers: statements of /ksql are checked one by one, the others accept queries only."""
 READ_STATEMENTS: Final = (
     Show,
     Describe,
@@ -51,13 +51,13 @@ READ_STATEMENTS: Final = (
     Define,
     Undefine,
 )
-"""SET and DEFINE hold for the request that they came with."""
+"""Readers may use SET and DEFINE, which affect their own request only."""
 
 
 class ServerAccess:
-    """TLS and logins of a server; SqlError if what its settings ask for can't be had."""
+    """TLS and authentication of a server; SqlError if its settings are invalid."""
 
-    def __init__(self, settings: Settings, host: str, port: int) -> None:
+    def __init__(self, settings: KsqlConfig, host: str, port: int) -> None:
         properties = settings.properties
         try:
             self._access = access_of(properties, realm=REALM)
@@ -77,15 +77,15 @@ def needs(method: str, path: str) -> Right:
 
 
 def check_statements(caller: RestUser | None, statements: Sequence[Statement]) -> None:
-    """SqlError for a statement that this caller may not carry out. None: nobody is asked."""
+    """SqlError for a statement that the caller may not execute. None: no authentication."""
     if caller is None or not caller.is_read_only:
         return
-    for each in statements:
-        if not isinstance(each, READ_STATEMENTS):
+    for statement in statements:
+        if not isinstance(statement, READ_STATEMENTS):
+            verb = statement.text.strip().split(None, 1)[0].upper()
             raise SqlError(
-                f"User:{caller.name} may only read: {each.text.strip().split(None, 1)[0].upper()}"
-                " is not allowed.",
-                remedy="Ask the operator for a role that may change things.",
+                f"User:{caller.name} may only read: {verb} is not allowed.",
+                remedy="Ask the operator for a role with write access.",
                 code=SqlCode.FORBIDDEN,
             )
 

@@ -1,4 +1,4 @@
-"""The routes, and what is answered about the server itself."""
+"""The application: routes, and responses about the server itself."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ from ottla.errors import KafkaError
 from ottla.rest.guard import caller_of
 from ottla.rows.errors import SqlCode, SqlError
 from ottla.rows.types import quoted
-from ottla.sql.engine.changes import State
+from ottla.sql.engine.command_runner import CommandStatusCode
 from ottla.sql.engine.engine import Engine
 from ottla.sql.engine.entities import current_status
-from ottla.sql.engine.follower import Outcome
+from ottla.sql.engine.state_changes import EngineState
+from ottla.sql.ksql_config import PUSH_QUERIES_MAX, check_property
 from ottla.sql.server.access import check_statements
 from ottla.sql.server.inserts import inserts_stream
+from ottla.sql.server.query_streams import QueryStreams, old_query, query_stream, websocket_query
 from ottla.sql.server.requests import (
-    Threads,
-    body_of,
+    BlockingCallPool,
     error_response,
+    json_object,
     json_response,
     mapping_in,
-    object_of,
+    request_body,
     text_in,
 )
-from ottla.sql.server.streaming import Streams, old_query, query_stream, websocket_query
-from ottla.sql.settings import PUSH_QUERIES_MAX, check_property
 
-CLUSTER_ID_S: Final = 60.0  # how long a cluster's id is believed
+STATUS_THREADS_MAX: Final = 2
+CLUSTER_ID_S: Final = 60.0  # how long the cluster id is cached
 HEADLESS: Final = (
-    "The server is in headless mode: its statements come from its file, and no others are taken."
+    "The server is in headless mode: it only executes the statements of its queries file."
 )
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(engine: Engine, *, headless: bool = False) -> Starlette:
-    """`headless`: what is running can be looked at; statements and queries are refused."""
+    """The application. `headless`: refuse statements and queries, but show what is running."""
     return _Server(engine, headless).app()
 
 
@@ -55,9 +56,11 @@ class _Server:
     def __init__(self, engine: Engine, headless: bool) -> None:
         self._engine = engine
         self._headless = headless
-        self._threads = Threads()
+        self._threads = BlockingCallPool()
+        # Statements may wait for long, and /info and /healthcheck must get through meanwhile.
+        self._status_threads = BlockingCallPool(STATUS_THREADS_MAX)
         limit = int(engine.settings.get(PUSH_QUERIES_MAX))
-        self._streams = Streams(engine, self._threads, limit)
+        self._streams = QueryStreams(engine, self._threads, limit)
         self._cluster_id = ("", 0.0)
 
     def app(self) -> Starlette:
@@ -104,7 +107,7 @@ class _Server:
     # Statements and rows
 
     async def _ksql(self, request: Request) -> Response:
-        fields = object_of(await body_of(request))
+        fields = json_object(await request_body(request))
         text = text_in(fields, "ksql", "sql")
         after = fields.get("commandSequenceNumber")
 
@@ -138,25 +141,25 @@ class _Server:
         await websocket_query(socket, self._streams, self._threads)
 
     async def _close_query(self, request: Request) -> Response:
-        query_id = text_in(object_of(await body_of(request)), "queryId")
+        query_id = text_in(json_object(await request_body(request)), "queryId")
         if not await self._threads.run(self._engine.close_query, query_id):
             raise SqlError(
                 f"No query with id {query_id}",
-                remedy="It has ended already, or another server answers it.",
+                remedy="It has ended, or runs on another server.",
                 code=SqlCode.BAD_REQUEST,
             )
         return json_response({})
 
     async def _terminate(self, request: Request) -> Response:
-        """Every query ended, every source dropped; topics too, where they are named."""
-        fields = object_of(await body_of(request) or b"{}")
-        names = [str(each) for each in fields.get("deleteTopicList") or ()]
+        """Terminate all queries, drop all sources, and delete the topics that the request names."""
+        fields = json_object(await request_body(request) or b"{}")
+        names = [str(pattern) for pattern in fields.get("deleteTopicList") or ()]
         number = await self._threads.run(_terminate_all, self._engine, names)
         status = current_status(
             "TERMINATE CLUSTER;",
             command_id="terminate/CLUSTER/execute",
-            status=Outcome.SUCCESS,
-            message="Every query is terminated, every stream and table dropped.",
+            status=CommandStatusCode.SUCCESS,
+            message="All queries are terminated, all streams and tables dropped.",
             number=number,
         )
         return json_response([status], request)
@@ -194,43 +197,43 @@ class _Server:
         return json_response({"id": "", "scope": {"path": [], "clusters": clusters}}, request)
 
     def _server_status(self) -> str:
-        follower = self._engine.follower
-        if not follower.replayed.is_set():
+        command_runner = self._engine.command_runner
+        if not command_runner.replayed.is_set():
             return "INITIALIZING"
-        return "DEGRADED" if follower.degraded else "RUNNING"
+        return "DEGRADED" if command_runner.degraded else "RUNNING"
 
     async def _kafka_cluster_id(self) -> str:
         found, until = self._cluster_id
         if time.monotonic() < until:
             return found
         try:
-            found = await self._threads.run(self._engine.cluster.id)
+            found = await self._status_threads.run(self._engine.cluster.id)
         except (KafkaError, OSError):
             return found
         self._cluster_id = (found, time.monotonic() + CLUSTER_ID_S)
         return found
 
     async def _healthcheck(self, request: Request) -> Response:
-        """Spark may still be starting: statements are taken already, queries begin when it is."""
+        """Healthy even while Spark is starting: statements work, and queries start afterwards."""
         engine = self._engine
-        kafka = await self._threads.run(engine.cluster.reachable)
-        replayed = engine.follower.replayed.is_set()
-        degraded = engine.follower.degraded
+        kafka = await self._status_threads.run(engine.cluster.reachable)
+        replayed = engine.command_runner.replayed.is_set()
+        degraded = engine.command_runner.degraded
         spark = engine.workers.spark_state() if engine.workers else "none"
         details: dict[str, Any] = {
             "metastore": {"isHealthy": replayed},
             "kafka": {"isHealthy": kafka},
             "commandRunner": {
-                "isHealthy": replayed and not engine.follower.trouble,
+                "isHealthy": replayed and not engine.command_runner.trouble,
                 "status": "DEGRADED" if degraded else "RUNNING",
                 "failedCommands": [
-                    {"number": number, "statement": each.statement, "cause": each.message}
-                    for number, each in degraded
+                    {"number": number, "statement": command.statement, "cause": command.message}
+                    for number, command in degraded
                 ],
             },
             "spark": {"isHealthy": spark in ("starting", "ready", "none"), "state": spark},
         }
-        healthy = all(each["isHealthy"] for each in details.values())
+        healthy = all(detail["isHealthy"] for detail in details.values())
         state = "READY" if healthy and spark == "ready" else "NOT_READY"
         answer = {
             "isHealthy": healthy,
@@ -252,9 +255,9 @@ class _Server:
                     "activePartitions": [],
                     "standByStores": [],
                     "standByPartitions": [],
-                    "state": each.state,
+                    "state": query.state,
                 }
-                for id_, each in queries.items()
+                for id_, query in queries.items()
             },
             "hostStoreLags": {"stateStoreLags": {}, "updateTimeMs": now_ms},
         }
@@ -262,9 +265,9 @@ class _Server:
 
     async def _statuses(self, request: Request) -> Response:
         found = {
-            each.command_id: each.outcome
-            for each in self._engine.follower.statuses()
-            if each.command_id
+            status.command_id: status.outcome
+            for status in self._engine.command_runner.statuses()
+            if status.command_id
         }
         return json_response({"commandStatuses": found}, request)
 
@@ -272,9 +275,9 @@ class _Server:
         at = request.path_params
         wanted = f"{at['type']}/{at['entity']}/{at['action']}"
         found = [
-            each
-            for each in self._engine.follower.statuses()
-            if each.command_id.replace("`", "") == wanted.replace("`", "")
+            status
+            for status in self._engine.command_runner.statuses()
+            if status.command_id.replace("`", "") == wanted.replace("`", "")
         ]
         if not found:
             raise SqlError(
@@ -297,10 +300,10 @@ class _Server:
 
 
 def _terminate_all(engine: Engine, topics: list[str]) -> int:
-    """Drops what nothing is built on until nothing is left; the number of the last command.
+    """Drop sources without dependents until none is left; return the number of the last command.
 
-    As in ksqlDB, only topics that CREATE ... AS SELECT fills are deleted: those of others belong to
-    whoever writes them. A topic that can't be deleted does not keep the rest from being dropped.
+    As in ksqlDB only topics of CREATE ... AS SELECT are deleted, because others belong to their
+    producers. If deleting a topic fails, the rest is dropped all the same.
     """
     engine.execute("TERMINATE ALL;")
     failures: list[SqlError] = []
@@ -314,7 +317,7 @@ def _terminate_all(engine: Engine, topics: list[str]) -> int:
                 )
             except SqlError as error:
                 if name in engine.state.catalog.sources:
-                    raise  # it would come again for ever
+                    raise  # a retry would fail forever
                 failures.append(error)
     for name in engine.state.catalog.types:
         engine.execute(f"DROP TYPE {quoted(name)};")
@@ -323,19 +326,19 @@ def _terminate_all(engine: Engine, topics: list[str]) -> int:
     return engine.state.position
 
 
-def _droppable(state: State) -> list[str]:
+def _droppable(state: EngineState) -> list[str]:
     return [name for name in state.catalog.sources if not state.catalog.built_on(name)]
 
 
 def _named(topic: str, patterns: list[str]) -> bool:
-    """ksqlDB takes regular expressions here."""
+    """True if a pattern matches; as in ksqlDB patterns are regular expressions."""
     import re
 
-    return any(re.fullmatch(each, topic) for each in patterns)
+    return any(re.fullmatch(pattern, topic) for pattern in patterns)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """No such path, no such method."""
+    """The response for an unknown path or method."""
     assert isinstance(error, HTTPException)
     await asyncio.sleep(0)
     body = {

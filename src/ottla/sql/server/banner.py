@@ -1,4 +1,4 @@
-"""What `ottla sql-server` says of itself on the terminal."""
+"""The messages of `ottla sql-server` on the terminal."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rich.panel import Panel
 from rich.table import Table
 
 import ottla
-from ottla.sql.settings import CONNECT_URL, CONNECT_WORKER, QUERIES_FILE, Settings
+from ottla.sql.ksql_config import CONNECT_URL, CONNECT_WORKER, QUERIES_FILE, KsqlConfig
 
 WIDE: Final = 100
 
 
-class Banner:
-    """On standard error: standard output is nobody's but the user's."""
+class ServerBanner:
+    """Prints to standard error."""
 
-    def __init__(self, settings: Settings, url: str, *, headless: bool) -> None:
+    def __init__(self, settings: KsqlConfig, url: str, *, headless: bool) -> None:
         self._settings = settings
         self._url = url
         self._headless = headless
@@ -41,7 +41,7 @@ class Banner:
         mode = " · headless" if self._headless else ""
         title = f"[bold]Ottla SQL[/] {ottla.__version__}{mode}"
         self._console.print(Panel(facts, title=title, title_align="left", expand=False, width=None))
-        more = "." if self._headless else "; statements are taken already."
+        more = "." if self._headless else "; statements are accepted already."
         self._console.print(f"[dim]Spark is starting{more}[/]")
 
     def spark(self, trouble: str) -> None:
@@ -49,15 +49,15 @@ class Banner:
             self._console.print(f"[bold red]Spark did not start[/] {escape(trouble)}")
 
     def ready(self) -> None:
-        """Spark is there, and what was defined in former days has been read."""
+        """Spark is running, and the command topic has been replayed."""
         took = time.monotonic() - self._began
         prompt = "" if self._headless else f"`ottla sql --server {self._url}` is a prompt; "
         self._console.print(
-            f"[green]Ready[/] after {took:.1f} s. [dim]{prompt}Ctrl-C ends the server.[/]"
+            f"[green]Ready[/] after {took:.1f} s. [dim]{prompt}Ctrl-C stops the server.[/]"
         )
 
     def stopping(self) -> None:
-        self._console.print("[dim]Stopping: queries go on from here at the next start.[/]")
+        self._console.print("[dim]Stopping; queries continue from here at the next start.[/]")
 
     def stopped(self) -> None:
         self._console.print("[dim]Stopped.[/]")

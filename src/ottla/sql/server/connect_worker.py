@@ -1,6 +1,6 @@
-"""A Connect worker of the server's own: `ksql.connect.worker.config` names its properties.
+"""The embedded Connect worker: `ksql.connect.worker.config` is its properties file.
 
-It is a process beside the server, with a Spark of its own for its connectors, and ends with it.
+It is a child process of the server, which has its own Spark and ends with the server.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Final
 
 from ottla.config import parse_properties
 from ottla.rows.errors import SqlError
-from ottla.sql.settings import BOOTSTRAP_SERVERS, CONNECT_URL, CONNECT_WORKER, Settings
+from ottla.sql.ksql_config import BOOTSTRAP_SERVERS, CONNECT_URL, CONNECT_WORKER, KsqlConfig
 
-COMMAND: Final = (sys.executable, "-m", "ottla.connect.child")
+COMMAND: Final = (sys.executable, "-m", "ottla.connect.embedded_worker")
 START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 60.0
 AGAIN_S: Final = 5.0
@@ -28,10 +28,10 @@ AGAIN_S: Final = 5.0
 log = logging.getLogger("ottla.sql")
 
 
-class WorkerBeside:
-    """Whoever starts it closes it. A worker that ends by itself is started again."""
+class EmbeddedConnectWorker:
+    """Starts the worker, restarts it if it exits, and stops it in `close`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: KsqlConfig) -> None:
         self._settings = settings
         self._path = settings.get(CONNECT_WORKER)
         self._properties = _properties(settings)
@@ -39,18 +39,19 @@ class WorkerBeside:
         self._ending = threading.Event()
         self._lock = threading.Lock()
 
-    def start(self) -> Settings:
-        """The server's settings: with the worker's URL, unless another was given."""
-        told = self._begin()
-        # a port that was any free one stays the same if it is started again
-        self._properties["listeners"] = told["listener"]
+    def start(self) -> KsqlConfig:
+        """Start the worker; return the server's settings with its URL, unless another one is
+        set."""
+        message = self._begin()
+        # a restarted worker keeps its port, even if any free one was asked for
+        self._properties["listeners"] = message["listener"]
         threading.Thread(target=self._watch, name="ottla-sql-connect", daemon=True).start()
-        log.info("a Connect worker of %s answers at %s", self._path, told["url"])
-        given = {CONNECT_URL: told["url"], **self._settings.properties}
+        log.info("Started Connect worker %s at %s", self._path, message["url"])
+        given = {CONNECT_URL: message["url"], **self._settings.properties}
         return replace(self._settings, properties=given)
 
     def end(self) -> None:
-        """It begins to end: its connectors stop between two batches."""
+        """Ask the worker to stop; its connectors stop between two batches."""
         self._ending.set()
         with self._lock:
             process = self._process
@@ -58,7 +59,7 @@ class WorkerBeside:
             _hang_up(process)
 
     def close(self) -> None:
-        """Returns when it has ended."""
+        """Stop the worker and wait for it."""
         self.end()
         with self._lock:
             process = self._process
@@ -67,29 +68,30 @@ class WorkerBeside:
         try:
             process.wait(STOP_S_MAX)
         except subprocess.TimeoutExpired:
-            log.warning("the Connect worker does not end: it is killed")
+            log.warning("The Connect worker did not stop in time; killing it")
             process.kill()
             process.wait()
 
     def _begin(self) -> dict[str, str]:
         with self._lock:
             if self._ending.is_set():
-                raise SqlError("The server ends, and starts no Connect worker.")
+                raise SqlError("The server is stopping and does not start a Connect worker.")
             process = subprocess.Popen(
                 COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
             )
             self._process = process
-        told = _answer(process, self._properties)
-        if "error" not in told:
-            return told
+        message = _answer(process, self._properties)
+        if "error" not in message:
+            return message
         if process.poll() is None:
             process.kill()
         process.wait()
         _hang_up(process)
         raise SqlError(
-            f"The Connect worker of {CONNECT_WORKER}={self._path} did not start: {told['error']}",
-            remedy=f"Correct that file, or leave {CONNECT_WORKER} out: {CONNECT_URL} names a worker"
-            " that runs elsewhere.",
+            f"The Connect worker of {CONNECT_WORKER}={self._path} did not start:"
+            f" {message['error']}",
+            remedy=f"Correct that file, or remove {CONNECT_WORKER} and set {CONNECT_URL} to another"
+            " worker.",
         )
 
     def _watch(self) -> None:
@@ -99,24 +101,24 @@ class WorkerBeside:
             _hang_up(self._process)
             if self._ending.is_set():
                 return
-            log.error("the Connect worker has ended by itself (exit code %d); again soon", code)
+            log.error("The Connect worker exited with code %d, restarting it", code)
             if self._ending.wait(AGAIN_S):
                 return
             try:
-                log.info("the Connect worker answers again at %s", self._begin()["url"])
+                log.info("Restarted the Connect worker at %s", self._begin()["url"])
             except SqlError as error:
                 log.error("%s", error.message)
 
 
 def _hang_up(process: subprocess.Popen[bytes]) -> None:
-    """By this it ends."""
+    """Close its standard input, which makes it stop."""
     if process.stdin is not None:
-        with contextlib.suppress(OSError):  # it has ended already
+        with contextlib.suppress(OSError):  # it has exited already
             process.stdin.close()
 
 
-def _properties(settings: Settings) -> dict[str, str]:
-    """Of the file; the cluster is this server's, if the file names none."""
+def _properties(settings: KsqlConfig) -> dict[str, str]:
+    """The worker's properties; bootstrap servers default to those of this server."""
     path = settings.get(CONNECT_WORKER)
     try:
         found = parse_properties(Path(path).read_text(encoding="utf-8"))
@@ -131,21 +133,21 @@ def _properties(settings: Settings) -> dict[str, str]:
 
 
 def _answer(process: subprocess.Popen[bytes], properties: dict[str, str]) -> dict[str, str]:
-    """Where it answers, or `error`: why it does not."""
+    """The worker's first message: its listener and URL, or an `error`."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         process.stdin.write(json.dumps(properties).encode() + b"\n")
         process.stdin.flush()
-    except (OSError, ValueError):  # it has gone, or is told to go
-        return {"error": "it has ended at once; what it said is above"}
-    said = select.poll()  # not select(), which takes no descriptor above a thousand
+    except (OSError, ValueError):  # it has exited, or is being stopped
+        return {"error": "it exited at once; see its output above"}
+    said = select.poll()  # not select(), which fails for descriptors above 1023
     said.register(process.stdout, select.POLLIN)
     if not said.poll(START_S_MAX * 1000):
-        return {"error": f"it has said nothing for {START_S_MAX:g} s"}
-    with process.stdout as told:
-        line = told.readline()
+        return {"error": f"no response within {START_S_MAX:g} s"}
+    with process.stdout as output:
+        line = output.readline()
     if not line:
-        return {"error": f"it has ended (exit code {process.wait()}); what it said is above"}
+        return {"error": f"it exited with code {process.wait()}; see its output above"}
     found: dict[str, str] = json.loads(line)
     return found

@@ -1,4 +1,4 @@
-"""Requests read and answered: bodies with a limit, errors in ksqlDB's shape."""
+"""Reading requests, with limits, and writing responses; errors have ksqlDB's shape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.client.permissions import AUTHORIZATION
 from ottla.errors import KafkaError
 from ottla.rows.errors import SqlCode, SqlError
 from ottla.sql.engine.entities import error_entity
-from ottla.sql.server.encoding import dumps
+from ottla.sql.server.row_json import dumps
 
 BODY_BYTES_MAX: Final = 8 << 20
 THREADS_MAX: Final = 64
@@ -30,11 +30,12 @@ log = logging.getLogger("ottla.sql")
 _T = TypeVar("_T")
 
 
-class Threads:
-    """Where everything that waits for Spark or the broker runs: never on the loop."""
+class BlockingCallPool:
+    """Threads for all work that waits for Spark or the broker, which must not block the event
+    loop."""
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="ottla-sql-rest")
+    def __init__(self, threads_max: int = THREADS_MAX) -> None:
+        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="ottla-sql-rest")
 
     async def run(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
@@ -43,7 +44,7 @@ class Threads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-async def body_of(request: Request) -> bytes:
+async def request_body(request: Request) -> bytes:
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
@@ -58,8 +59,8 @@ async def body_of(request: Request) -> bytes:
     return b"".join(chunks)
 
 
-def object_of(data: bytes) -> dict[str, Any]:
-    """A JSON object; SqlError if this is none."""
+def json_object(data: bytes) -> dict[str, Any]:
+    """Parse a JSON object; SqlError if it is something else."""
     try:
         found = orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -70,7 +71,7 @@ def object_of(data: bytes) -> dict[str, Any]:
 
 
 def text_in(fields: dict[str, Any], *names: str) -> str:
-    """The first of these fields that is there; clients name the statement `ksql` or `sql`."""
+    """The first of these fields that exists; clients call the statement `ksql` or `sql`."""
     for name in names:
         if isinstance(fields.get(name), str):
             return str(fields[name])
@@ -100,11 +101,11 @@ def json_response(value: Any, request: Request | None = None, status: int = 200)
 
 
 def error_response(error: Exception, statement: str = "") -> Response:
-    told = as_sql_error(error)
-    entity = error_entity(told, statement)
+    sql_error = as_sql_error(error)
+    entity = error_entity(sql_error, statement)
     if "entities" in entity:
-        entity["entities"] = told.entities
-    return Response(dumps(entity), int(told.code) // 100, media_type=JSON)
+        entity["entities"] = sql_error.entities
+    return Response(dumps(entity), int(sql_error.code) // 100, media_type=JSON)
 
 
 def as_sql_error(error: Exception) -> SqlError:
@@ -112,19 +113,19 @@ def as_sql_error(error: Exception) -> SqlError:
         return error
     if isinstance(error, KafkaError) and error.code in AUTHORIZATION:
         return SqlError(
-            f"The Kafka cluster does not allow it: {error}",
-            remedy="This server's user needs an ACL for it: see `kafka-acls --list`.",
+            f"Not authorized by the Kafka cluster: {error}",
+            remedy="The server's principal needs an ACL: see `kafka-acls --list`.",
             code=SqlCode.FORBIDDEN_KAFKA,
         )
     if isinstance(error, KafkaError):
         return SqlError(
-            f"The Kafka cluster could not do it: {error}",
+            f"The request to the Kafka cluster failed: {error}",
             remedy="Is the broker running, and are bootstrap.servers right?",
             code=SqlCode.SERVER_ERROR,
         )
-    log.error("a request failed", exc_info=error)
+    log.error("Unexpected error while serving a request", exc_info=error)
     return SqlError(
-        f"Something went wrong here: {type(error).__name__}: {error}",
-        remedy="The server's log has more about it.",
+        f"Unexpected error: {type(error).__name__}: {error}",
+        remedy="See the server's log.",
         code=SqlCode.SERVER_ERROR,
     )

@@ -1,4 +1,4 @@
-"""ksqlDB's REST from the client's side, with nothing but the standard library."""
+"""A client of ksqlDB's REST API, with the standard library only."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ KSQL_JSON: Final = "application/vnd.ksql.v1+json"
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 CONNECT_S: Final = 10.0
 STATEMENT_S: Final = 300.0
-"""A statement may wait for Spark to start; a query may wait for ever."""
+"""A statement may wait for Spark to start; a query may wait forever."""
 
 Entity = dict[str, Any]
 
 
-class Exact(float):
-    """A number with a point, and how the server wrote it: a DECIMAL may have more digits."""
+class ExactNumber(float):
+    """A float that keeps its text, because a DECIMAL may have more digits."""
 
     def __new__(cls, text: str) -> Self:
         made = super().__new__(cls, text)
@@ -32,14 +32,14 @@ class Exact(float):
     text: str
 
 
-class Unreachable(Exception):
-    """There is no server at this address, or it went away."""
+class KsqlServerUnreachable(Exception):
+    """There is no server at this address, or the connection was lost."""
 
 
-class Rows:
-    """The answer to a query as it comes. `names` is empty for PRINT, whose rows are lines.
+class StreamedRows:
+    """The rows of a query as they come. `names` is empty for PRINT, whose rows are lines.
 
-    Closing it, or leaving its `with`, ends the query at the server.
+    Closing it, or leaving its `with`, closes the query on the server.
     """
 
     def __init__(self, connection: http.client.HTTPConnection, text: str) -> None:
@@ -63,11 +63,11 @@ class Rows:
                 if not self.names:
                     yield line.decode(errors="replace").rstrip("\r\n")
                 elif line.strip():
-                    row = json.loads(line, parse_float=Exact)
+                    row = json.loads(line, parse_float=ExactNumber)
                     _raise_if_error(row, self._text)
                     yield row
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Unreachable(f"the server went away: {error}") from None
+            raise KsqlServerUnreachable(f"connection to the server lost: {error}") from None
 
     def close(self) -> None:
         self._connection.close()
@@ -84,8 +84,8 @@ class Rows:
         self.close()
 
 
-class Client:
-    """One server. A connection for each request: two at once are no trouble to each other."""
+class KsqlRestClient:
+    """A client of one server. Each request has its own connection, so that any thread may call."""
 
     def __init__(
         self, url: str, *, authorization: str = "", tls: ssl.SSLContext | None = None
@@ -105,21 +105,21 @@ class Client:
         return found
 
     def check_property(self, name: str, value: str) -> None:
-        """SqlError if the server takes no such property, or (Ottla's) not with this value."""
+        """SqlError if the server does not know the property, or (Ottla's) rejects the value."""
         path = f"/is_valid_property/{quote(name, safe='')}?value={quote(value, safe='')}"
         try:
             self._read(self._sent("GET", path, None, CONNECT_S), "")
         except SqlError as error:
-            if error.code is SqlCode.BAD_REQUEST:  # an older ksqlDB has no such address
+            if error.code is SqlCode.BAD_REQUEST:  # old versions of ksqlDB don't have this path
                 raise
 
     def spark_state(self) -> str:
-        """`starting`, `ready`, `failed`; nothing, if it is not Ottla's server or does not say."""
+        """`starting`, `ready` or `failed`; empty if unknown, as with ksqlDB's server."""
         try:
             health = self._sent("GET", "/healthcheck", None, CONNECT_S)
-            told = json.loads(self._read(health, ""))
-            return str(told["details"]["spark"]["state"])
-        except (SqlError, Unreachable, ValueError, LookupError, TypeError):
+            answer = json.loads(self._read(health, ""))
+            return str(answer["details"]["spark"]["state"])
+        except (SqlError, KsqlServerUnreachable, ValueError, LookupError, TypeError):
             return ""
 
     def execute(
@@ -134,8 +134,10 @@ class Client:
         found: list[Entity] = json.loads(self._read(connection, text))
         return found
 
-    def query(self, text: str, properties: Mapping[str, str], variables: Mapping[str, str]) -> Rows:
-        """A SELECT, or a PRINT: that one is known to ksqlDB's older address only."""
+    def query(
+        self, text: str, properties: Mapping[str, str], variables: Mapping[str, str]
+    ) -> StreamedRows:
+        """Run a SELECT or PRINT; in ksqlDB only the old path supports PRINT."""
         session = {"sessionVariables": dict(variables)}
         if text.lstrip()[:5].upper() == "PRINT":
             body = {"ksql": text, "streamsProperties": dict(properties), **session}
@@ -144,10 +146,10 @@ class Client:
             body = {"sql": text, "properties": dict(properties), **session}
             connection = self._sent("POST", "/query-stream", body, None, DELIMITED)
         try:
-            return Rows(connection, text)
+            return StreamedRows(connection, text)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise Unreachable(f"the server went away: {error}") from None
+            raise KsqlServerUnreachable(f"connection to the server lost: {error}") from None
         except BaseException:
             connection.close()
             raise
@@ -169,9 +171,9 @@ class Client:
             connection.request(method, path, json.dumps(body) if body else None, headers)
         except OSError as error:
             connection.close()
-            raise Unreachable(
+            raise KsqlServerUnreachable(
                 f"no server at {self.url}: {error.strerror or error}"
-                "\n      `ottla sql-server` starts one; without --server the shell has its own."
+                "\n      `ottla sql-server` starts one; without --server the shell runs its own."
             ) from None
         return connection
 
@@ -180,7 +182,7 @@ class Client:
             response = connection.getresponse()
             data = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"no answer from {self.url}: {error}") from None
+            raise KsqlServerUnreachable(f"no answer from {self.url}: {error}") from None
         finally:
             connection.close()
         if response.status != http.client.OK:
@@ -195,16 +197,16 @@ def _raise_if_error(value: Any, text: str) -> None:
 
 def _refused(data: bytes, text: str) -> SqlError:
     try:
-        told = json.loads(data)
+        answer = json.loads(data)
     except ValueError:
-        told = {"message": data.decode(errors="replace")[:500]}
-    if isinstance(told.get("errorMessage"), dict):
-        told = told["errorMessage"]
-    message = str(told.get("message") or told)
-    remedy = str(told.get("remedy") or "")
-    line, column = int(told.get("line") or 0), int(told.get("column") or 0)
+        answer = {"message": data.decode(errors="replace")[:500]}
+    if isinstance(answer.get("errorMessage"), dict):
+        answer = answer["errorMessage"]
+    message = str(answer.get("message") or answer)
+    remedy = str(answer.get("remedy") or "")
+    line, column = int(answer.get("line") or 0), int(answer.get("column") or 0)
     message = message.removeprefix(f"line {line}:{column}: ").removesuffix(f"\n{remedy}")
-    code = told.get("error_code")
+    code = answer.get("error_code")
     return SqlError(
         message,
         remedy=remedy,

@@ -1,4 +1,4 @@
-"""The line that is typed into: colours, completion, history, and Enter that knows when to run."""
+"""The prompt: colors, completion, history, and Enter, which runs complete statements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
 from ottla.rows.reserved_words import KEYWORDS, TYPE_WORDS
-from ottla.sql.syntax.scanner import split
+from ottla.sql.syntax.tokens import split_statements
 
 WORDS: Final = frozenset({"help", "exit", "quit", "clear", "output", "server", "version", "spool"})
 STYLE: Final = Style.from_dict(
@@ -62,7 +62,7 @@ def make_prompt(completer: Completer, history: Path | None) -> PromptSession[str
 
 
 def _history(path: Path | None) -> History:
-    """No place to write is no reason not to run."""
+    """The history; in memory if the file is not writable."""
     if path is None:
         return InMemoryHistory()
     try:
@@ -74,11 +74,11 @@ def _history(path: Path | None) -> History:
 
 
 def is_whole(text: str) -> bool:
-    """Whether Enter runs it: a statement with its semicolon, or a word of the shell."""
+    """True if Enter runs the text: a statement with its semicolon, or a command of the shell."""
     words = text.split()
     if not words or words[0].rstrip(";").lower() in WORDS:
         return True
-    whole, rest = split(text)
+    whole, rest = split_statements(text)
     return bool(whole) and not rest.strip()
 
 
@@ -126,6 +126,6 @@ def _style(match: re.Match[str]) -> str:
 
 
 def ask(prompt: PromptSession[str]) -> str:
-    """What was typed; EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C."""
+    """Read a text; EOFError for Ctrl-D, KeyboardInterrupt for Ctrl-C."""
     message: Any = [("class:prompt", "sql> ")]
     return prompt.prompt(message)

@@ -1,4 +1,4 @@
-"""What the shell prints: rows as they come, errors with their place, tables of what there is."""
+"""The screen: prints rows as they come, tables, and errors with their position."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from rich.table import Table
 from rich.text import Text
 
 from ottla.rows.errors import SqlError
-from ottla.sql.shell.values import lines_of, shown, widths_by_rows, widths_by_type
+from ottla.sql.shell.cells import lines_of, shown, widths_by_rows, widths_by_type
 
 PIPE_WIDTH: Final = 1000
-"""What is not a terminal has no edge to cut a table at."""
+"""The width of output that is not a terminal, so that tables are not cut."""
 PIPE_STREAM_WIDTH: Final = 120
-"""Where rows come one by one nobody knows how wide they will be."""
+"""The width of columns if rows come one by one."""
 INDENT: Final = "  "
-"""Before the line of a statement that is shown with an error."""
+"""The indent of a statement's line that is shown with an error."""
 PEEK_ROWS: Final = 500
-"""A query that ends is read so far before its columns get their widths."""
+"""The rows of a finite query that determine the widths of columns."""
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     TABULAR = "TABULAR"
     JSON = "JSON"
 
 
 class Screen:
-    def __init__(self, out: IO[str], errors: IO[str], *, output: Output = Output.TABULAR) -> None:
+    def __init__(
+        self, out: IO[str], errors: IO[str], *, output: OutputFormat = OutputFormat.TABULAR
+    ) -> None:
         self.is_terminal = out.isatty()
         self.output = output
         self._spool: Console | None = None
@@ -47,18 +49,18 @@ class Screen:
             file=stream, highlight=False, emoji=False, soft_wrap=not terminal, width=width
         )
 
-    # -- plain things
+    # -- text and tables
 
     def say(self, text: str) -> None:
         self._print(text)
 
     def say_plain(self, text: str) -> None:
-        """Text of somebody else's: no markup in it."""
+        """Print text without interpreting markup."""
         self._print(Text(text))
 
     def note(self, text: str) -> None:
-        """Something beside the result: not for scripts that read JSON."""
-        if self.output is Output.TABULAR:
+        """Print a remark, but not with JSON output, which scripts read."""
+        if self.output is OutputFormat.TABULAR:
             self._print(f"[dim]{escape(text)}[/]")
 
     def json(self, value: Any) -> None:
@@ -66,22 +68,22 @@ class Screen:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
         table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
-        for each in columns:
-            table.add_column(each, overflow="fold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(shown(each)) for each in row))
+            table.add_row(*(Text(shown(cell)) for cell in row))
         self._print(table)
 
     def facts(self, facts: Mapping[str, Any]) -> None:
-        """Names and what they are; those with nothing to say are left out."""
+        """Print names with values; empty values are left out."""
         table = Table(box=None, show_header=False, padding=(0, 2))
-        for name, each in facts.items():
-            if each:
-                table.add_row(Text(name, style="dim"), Text(shown(each)))
+        for name, value in facts.items():
+            if value:
+                table.add_row(Text(name, style="dim"), Text(shown(value)))
         self._print(table)
 
     def waiting(self, what: str) -> AbstractContextManager[Any]:
-        if not self.is_terminal or self.output is Output.JSON:
+        if not self.is_terminal or self.output is OutputFormat.JSON:
             return nullcontext()
         return self._out.status(f"[dim]{escape(what)}[/]", spinner="dots")
 
@@ -89,7 +91,7 @@ class Screen:
         self._out.clear()
 
     def spool_to(self, stream: IO[str] | None) -> None:
-        """Everything that is printed goes into this file as well."""
+        """Copy all output to this file."""
         self._spool = self._console(stream, False) if stream else None
 
     def _print(self, thing: Any) -> None:
@@ -100,26 +102,26 @@ class Screen:
     # -- errors
 
     def error(self, error: Exception) -> None:
-        """What happened, where in the statement, and what to do."""
+        """Print the message, the position in the statement, and the remedy."""
         lines: list[str] = []
         if isinstance(error, SqlError):
             lines += _marked(error, self._errors.width)
         message = error.message if isinstance(error, SqlError) else str(error)
         lines.append(f"[bold red]error[/] {escape(message)}")
         if isinstance(error, SqlError) and error.remedy:
-            lines += [f"      {escape(each)}" for each in error.remedy.split("\n")]
-        for each in lines:
-            self._errors.print(each)
+            lines += [f"      {escape(line)}" for line in error.remedy.split("\n")]
+        for line in lines:
+            self._errors.print(line)
             if self._spool is not None:
-                self._spool.print(each)
+                self._spool.print(line)
 
     # -- rows
 
     def rows(
         self, names: Sequence[str], types: Sequence[str], rows: Iterable[Any], *, endless: bool
     ) -> int:
-        """Print rows until there are no more; how many there were."""
-        if self.output is Output.JSON:
+        """Print all rows; return their number."""
+        if self.output is OutputFormat.JSON:
             return self._rows_as_json(names, rows)
         iterator = iter(rows)
         room = self._out.width if self.is_terminal else PIPE_WIDTH
@@ -137,8 +139,8 @@ class Screen:
         for row in first:
             self._row(grid, row)
             count += 1
-        for each in iterator:
-            self._row(grid, _cells(each))
+        for next_row in iterator:
+            self._row(grid, _cells(next_row))
             count += 1
         self._print(grid.foot())
         return count
@@ -157,7 +159,7 @@ class Screen:
 
 
 def _values(row: Any) -> list[Any]:
-    """A row of a table that was deleted comes as an object with the key and nothing else."""
+    """The values of a row; a tombstone is an object with the key only."""
     if isinstance(row, dict):
         inner = row.get("row", row)
         return list(inner.get("columns", inner.values()))
@@ -165,11 +167,11 @@ def _values(row: Any) -> list[Any]:
 
 
 def _cells(row: Any) -> list[str]:
-    return [shown(each) for each in _values(row)]
+    return [shown(value) for value in _values(row)]
 
 
 class _Grid:
-    """Lines of a table whose columns keep their widths."""
+    """Lines of a table with columns of fixed width."""
 
     def __init__(self, names: Sequence[str], widths: Sequence[int]) -> None:
         self._names = names
@@ -183,13 +185,13 @@ class _Grid:
 
     def row(self, cells: Sequence[str]) -> list[Text]:
         filled = [*cells, *[""] * (len(self._widths) - len(cells))]
-        return [self._line(each, "") for each in lines_of(filled, self._widths)]
+        return [self._line(line, "") for line in lines_of(filled, self._widths)]
 
     def foot(self) -> Text:
         return self._border("└", "┴", "┘")
 
     def _border(self, left: str, middle: str, right: str) -> Text:
-        text = left + middle.join("─" * (each + 2) for each in self._widths) + right
+        text = left + middle.join("─" * (width + 2) for width in self._widths) + right
         return Text(text, style="dim", no_wrap=True)
 
     def _line(self, cells: Sequence[str], style: str) -> Text:
@@ -204,19 +206,19 @@ class _Grid:
 
 
 def _marked(error: SqlError, width: int) -> list[str]:
-    """The line of the statement that is wrong, and below it a caret at the place."""
+    """The line of the statement with the error, and below it a caret."""
     lines = error.statement.split("\n")
     if not error.line or error.line > len(lines):
         return []
     line = lines[error.line - 1]
     line, at = excerpt(line, min(error.column - 1, len(line)), width - len(INDENT) - 1)
-    before = "".join("\t" if each == "\t" else " " for each in line[:at])
+    before = "".join("\t" if character == "\t" else " " for character in line[:at])
     return [f"{INDENT}{escape(line)}", f"{INDENT}{before}[bold red]^[/]"]
 
 
 def excerpt(line: str, at: int, room: int) -> tuple[str, int]:
-    """As much of a line around a place as there is room for, and where the place is in it: a line
-    that the terminal wraps would leave the caret below something else."""
+    """The part of a line around position `at` that fits, and the position in it. If the terminal
+    wrapped the line, the caret would be in the wrong place."""
     if len(line) <= room:
         return line, at
     start = max(0, min(at - room // 2, len(line) - room))

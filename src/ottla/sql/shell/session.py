@@ -1,4 +1,4 @@
-"""What is typed, carried out: words of the shell here, statements at the server."""
+"""The session: executes commands of the shell here, and statements on the server."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from ottla.rows.errors import SqlError
-from ottla.sql.shell.client import Client, Unreachable
-from ottla.sql.shell.describe import print_entity
+from ottla.sql.shell.client import KsqlRestClient, KsqlServerUnreachable
+from ottla.sql.shell.entities import print_entity
 from ottla.sql.shell.help import HELP
-from ottla.sql.shell.screen import Output, Screen
-from ottla.sql.syntax.scanner import scan, split
+from ottla.sql.shell.screen import OutputFormat, Screen
+from ottla.sql.syntax.tokens import scan, split_statements
 
 if TYPE_CHECKING:
     from ottla.sql.syntax.statements import SetProperty, Statement
 
 SCRIPTS_DEEP_MAX: Final = 10
 LOCAL: Final = ("SET", "UNSET", "DEFINE", "UNDEFINE", "RUN")
-"""Statements that are carried out here, and never sent."""
+"""Statements that are executed here, not on the server."""
 
 
-class Leave(Exception):
-    """The user wants to go."""
+class ExitShell(Exception):
+    """The user wants to leave the shell."""
 
 
-class Session:
-    """Properties and variables live here and go with each statement: the server keeps neither.
+class ShellSession:
+    """Keeps properties and variables, which are sent with each statement: servers are stateless.
 
-    `connect` is called when the server is first needed: its own may be still on its way.
+    `connect` is called when the server is first needed, because an embedded one may be starting.
     """
 
     def __init__(
         self,
-        connect: Callable[[], Client],
+        connect: Callable[[], KsqlRestClient],
         screen: Screen,
         *,
         properties: Mapping[str, str] | None = None,
@@ -47,25 +47,25 @@ class Session:
         self._scripts = 0
         self._spool: IO[str] | None = None
         self._warm: set[str] = set()
-        """Servers whose Spark is there: it is asked of once."""
+        """Servers whose Spark is known to run."""
         self.changed = True
-        """Streams, tables or topics may be others than before."""
+        """Names may have changed since they were loaded."""
 
     def run(self, text: str) -> bool:
-        """Everything in a text, to its end or the first mistake; whether all went well."""
-        whole, rest = split(text)
+        """Execute all statements of a text up to the first error; False if there was one."""
+        whole, rest = split_statements(text)
         for statement in whole:
             if not self.one(statement):
                 return False
         return self.one(rest) if rest.strip() else True
 
     def one(self, text: str) -> bool:
-        """One statement, or one word of the shell; errors are shown here."""
+        """Execute one statement or command, and print its errors."""
         text = text.strip()
         try:
             if not self._word(text):
                 self._statement(text)
-        except (SqlError, Unreachable, OSError) as error:
+        except (SqlError, KsqlServerUnreachable, OSError) as error:
             self.screen.error(error)
             return False
         return True
@@ -80,8 +80,8 @@ class Session:
         if first in LOCAL or not text.endswith(";"):
             from ottla.sql.syntax import parse
 
-            for each in parse(text, variables=self.variables):
-                self._local(each)
+            for statement in parse(text, variables=self.variables):
+                self._local(statement)
             return
         client = self._connected()
         if first in ("SELECT", "PRINT", "WITH"):
@@ -109,37 +109,37 @@ class Session:
                 self.screen.note(f"{statement.name} = {statement.value}")
             case UnsetProperty():
                 if self.properties.pop(statement.name, None) is None:
-                    self.screen.note(f"{statement.name} was not set here")
+                    self.screen.note(f"{statement.name} is not set in this session")
             case Define():
                 self._forget(statement.name)
                 self.variables[statement.name] = statement.value
             case Undefine():
                 if not self._forget(statement.name):
-                    raise SqlError(f"there is no variable {statement.name}")
+                    raise SqlError(f"variable {statement.name} is not defined")
             case RunScript():
                 self.script(Path(statement.path).expanduser())
 
-    def _check(self, wish: SetProperty) -> None:
-        """What the server does not take would be refused with every statement from here on."""
+    def _check(self, statement: SetProperty) -> None:
+        """Check a property now, because otherwise the server would reject all later statements."""
         try:
-            self._connected().check_property(wish.name, wish.value)
-        except Unreachable:
-            return  # then it is said with the next statement
+            self._connected().check_property(statement.name, statement.value)
+        except KsqlServerUnreachable:
+            return  # the next statement will report it
 
-    def _connected(self) -> Client:
+    def _connected(self) -> KsqlRestClient:
         with self.screen.waiting("the server is starting"):
             return self.connect()
 
     def _forget(self, name: str) -> bool:
-        """Names of variables have no case."""
-        known = [each for each in self.variables if each.upper() == name.upper()]
-        for each in known:
-            del self.variables[each]
+        """Remove a variable; case does not matter."""
+        known = [variable for variable in self.variables if variable.upper() == name.upper()]
+        for variable in known:
+            del self.variables[variable]
         return bool(known)
 
     def script(self, path: Path) -> None:
         if self._scripts >= SCRIPTS_DEEP_MAX:
-            raise SqlError(f"scripts run scripts more than {SCRIPTS_DEEP_MAX} deep")
+            raise SqlError(f"scripts are nested more than {SCRIPTS_DEEP_MAX} levels deep")
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
@@ -151,8 +151,8 @@ class Session:
         finally:
             self._scripts -= 1
 
-    def _query(self, client: Client, text: str) -> None:
-        """Rows until there are no more, or Ctrl-C: it ends the query, and not the shell."""
+    def _query(self, client: KsqlRestClient, text: str) -> None:
+        """Print the rows of a query; Ctrl-C ends the query, not the shell."""
         endless = "EMIT" in (token.value for token in scan(text))
         try:
             with self.screen.waiting(self._what_for(client)):
@@ -166,57 +166,60 @@ class Session:
                     self.screen.note("Ctrl-C ends the query.")
                 count = self.screen.rows(rows.names, rows.types, rows, endless=endless)
             self.screen.note(f"{count} row{'' if count == 1 else 's'}")
-            if not count and not endless and self.screen.output is Output.TABULAR:
-                with suppress(SqlError, Unreachable):  # the query itself was answered
+            if not count and not endless and self.screen.output is OutputFormat.TABULAR:
+                with suppress(SqlError, KsqlServerUnreachable):  # the query itself succeeded
                     self._why_empty(client, text)
         except KeyboardInterrupt:
             if not self.screen.is_terminal:
                 raise
             self.screen.note("\nquery ended")
 
-    def _why_empty(self, client: Client, text: str) -> None:
-        """A table is empty, too, while the query that writes it starts, or has failed."""
+    def _why_empty(self, client: KsqlRestClient, text: str) -> None:
+        """Explain an empty table: perhaps its query is starting, or has failed."""
         words = {token.value for token in scan(text)}
         for entity in client.execute("SHOW QUERIES;", {}, {}):
-            for each in entity.get("queries") or ():
-                state = each.get("state") or ""
-                for sink in words.intersection(each.get("sinks") or ()):
-                    who = f"{each['id']}, which writes {sink},"
+            for query in entity.get("queries") or ():
+                state = query.get("state") or ""
+                for sink in words.intersection(query.get("sinks") or ()):
+                    who = f"{query['id']}, which writes {sink},"
                     if state == "RUNNING":
-                        self._why_nothing_yet(client, each["id"], who)
+                        self._why_nothing_yet(client, query["id"], who)
                     elif state:
                         self.screen.note(f"{who} is {state}.")
 
-    def _why_nothing_yet(self, client: Client, query_id: str, who: str) -> None:
-        """A query that runs may be in its first batch, or find nothing that it can read."""
+    def _why_nothing_yet(self, client: KsqlRestClient, query_id: str, who: str) -> None:
+        """Explain missing rows: perhaps the query is in its first batch, or can't read its
+        input."""
         for entity in client.execute(f"EXPLAIN {query_id};", {}, {}):
             query = entity.get("queryDescription") or {}
             progress = query.get("progress") or {}
             if progress and not progress.get("batchMs"):
-                self.screen.note(f"{who} runs, and has finished no batch yet: ask again soon.")
+                self.screen.note(
+                    f"{who} is running, but has finished no batch yet: try again soon."
+                )
             elif progress.get("lag"):
-                self.screen.note(f"{who} has {progress['lag']:,} records still to read.")
+                self.screen.note(f"{who} still has {progress['lag']:,} records to read.")
             for words in query.get("unreadable") or ():
                 self.screen.note(str(words))
 
-    def _what_for(self, client: Client) -> str:
-        """Somebody waits here for some seconds at the first query, and wonders why."""
+    def _what_for(self, client: KsqlRestClient) -> str:
+        """What the user is waiting for; the first query may take seconds."""
         if self.screen.is_terminal and client.url not in self._warm:
             if client.spark_state() == "starting":
-                return "Spark is starting, the query waits for it"
+                return "the query waits for Spark to start"
             self._warm.add(client.url)
         return "the query is starting"
 
-    # -- words of the shell
+    # -- commands of the shell
 
     def _word(self, text: str) -> bool:
-        """Carry out what is no SQL, such as `help`; False if it is none of these words."""
+        """Execute a command such as `help`; False if it is none."""
         words = text.rstrip(";").split()
         name = words[0].lower() if words else ""
         if not words:
             return True
         if name in ("exit", "quit") and len(words) == 1:
-            raise Leave
+            raise ExitShell
         action = self._words().get(name)
         if action is None or len(words) > 2:
             return False
@@ -238,14 +241,14 @@ class Session:
 
     def _output(self, name: str = "") -> None:
         if name:
-            if name.upper() not in list(Output):
+            if name.upper() not in list(OutputFormat):
                 raise SqlError(f"unknown output: {name}", remedy="TABULAR or JSON.")
-            self.screen.output = Output(name.upper())
+            self.screen.output = OutputFormat(name.upper())
         self.screen.say(f"output is {self.screen.output}")
 
     def _server(self, url: str = "") -> None:
         if url:
-            new = Client(url)
+            new = KsqlRestClient(url)
             new.info()
             self.connect = lambda: new
             self.changed = True

@@ -1,7 +1,7 @@
-"""Pull queries that ksqlDB's grammar has no room for: read with Spark's, by a dialect of sqlglot.
+"""Pull queries beyond ksqlDB's grammar: parsed with Spark's grammar, by a dialect of sqlglot.
 
-Names keep the rules of our language: upper case unless quoted, `a->b` for fields, `x => ...` for
-lambdas, arrays counted from 1. Functions are Spark's.
+Names keep ksqlDB's rules: upper case unless quoted, `a->b` for fields, `x => ...` for lambdas,
+arrays indexed from 1. Functions are Spark's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KsqlGenerator(SparkGenerator):
 
 
 class Ksql(Spark):
-    """Spark's SQL with our names: the dialect in which a query beyond ksqlDB's is read."""
+    """The dialect: Spark's SQL with ksqlDB's rules for names."""
 
     NORMALIZATION_STRATEGY = NormalizationStrategy.UPPERCASE
     INDEX_OFFSET = 1
@@ -61,7 +61,7 @@ class Ksql(Spark):
 
 
 def parse_beyond(text: str) -> exp.Expression:
-    """The tree of a query, which is the whole text; names quoted, and in their final case."""
+    """Parse a text with one query; names in the tree are quoted and in their final case."""
     try:
         tree = sqlglot.parse_one(text, dialect=Ksql)
     except SqlglotError as error:
@@ -93,8 +93,7 @@ def _refused(text: str, error: SqlglotError) -> SqlError:
     column = int(first.get("col") or 0) - len(highlight) + 1
     return SqlError(
         f"{message[:1].lower()}{message[1:]}{near}",
-        remedy="Read as a pull query that Spark answers: its grammar counts here."
-        " EMIT CHANGES makes a push query of it.",
+        remedy="This is a pull query in Spark's grammar. Add EMIT CHANGES for a push query.",
         statement=text,
         line=int(first.get("line") or 0),
         column=max(column, 1),

@@ -1,4 +1,4 @@
-"""Statements that ask, assert, or steer what runs."""
+"""Parsers of commands: SHOW, DESCRIBE, PRINT, TERMINATE, SET, ASSERT and others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ottla.sql.syntax.definitions import (
     value_list,
 )
 from ottla.sql.syntax.queries import duration, query
-from ottla.sql.syntax.scanner import Lexeme
 from ottla.sql.syntax.statements import (
     AlterSystem,
     AssertSchema,
@@ -41,6 +40,7 @@ from ottla.sql.syntax.statements import (
     Undefine,
     UnsetProperty,
 )
+from ottla.sql.syntax.tokens import Lexeme
 
 _EXTENDED: Final = frozenset(
     {Subject.STREAMS, Subject.TABLES, Subject.TOPICS, Subject.ALL_TOPICS, Subject.QUERIES}
@@ -63,7 +63,7 @@ def show(at: Cursor) -> Statement:
         at.need_word("PLUGINS")
         subject = Subject.CONNECTOR_PLUGINS
     else:
-        subject = Subject(at.need_word(*(each for each in Subject if " " not in each)))
+        subject = Subject(at.need_word(*(subject for subject in Subject if " " not in subject)))
     return Show(subject, subject in _EXTENDED and bool(at.word("EXTENDED")))
 
 
@@ -77,14 +77,14 @@ def describe(at: Cursor) -> Statement:
     plural = at.word("STREAMS", "TABLES")
     if plural:
         return DescribeSources(SourceKind(plural[:-1]), bool(at.word("EXTENDED")))
-    early = bool(at.word("EXTENDED"))  # the older way: DESCRIBE EXTENDED name
+    early = bool(at.word("EXTENDED"))  # the old syntax: DESCRIBE EXTENDED name
     at.word("STREAM", "TABLE")
     name = at.name("the name of a stream or table")
     return Describe(name, bool(at.word("EXTENDED")) or early)
 
 
 def _function_name(at: Cursor) -> str:
-    """Some functions have the names of reserved words."""
+    """The name of a function, which may be a reserved word."""
     if at.token.kind is Lexeme.WORD:
         return at.next().value
     return at.name("the name of a function").upper()
@@ -120,7 +120,7 @@ def resume(at: Cursor) -> Statement:
 def _query_id(at: Cursor) -> str | None:
     if at.word("ALL"):
         return None
-    at.word("QUERY")  # the older way: TERMINATE QUERY id
+    at.word("QUERY")  # the old syntax: TERMINATE QUERY id
     return at.name_as_written("the id of a query")
 
 
@@ -134,7 +134,7 @@ def unset_property(at: Cursor) -> Statement:
     return UnsetProperty(at.string("the name of a property as a string"))
 
 
-def alter(at: Cursor) -> Statement:
+def alter_system(at: Cursor) -> Statement:
     at.need_word("ALTER")
     if at.word("SYSTEM"):
         return AlterSystem(*_assignment(at))
@@ -173,7 +173,7 @@ def run_script(at: Cursor) -> Statement:
 # -- assertions
 
 
-def assertion(at: Cursor) -> Statement:
+def assert_command(at: Cursor) -> Statement:
     at.need_word("ASSERT")
     exists = not at.phrase("NOT", "EXISTS")
     if at.word("TOPIC"):

@@ -1,4 +1,4 @@
-"""A place in the tokens of one statement, and what was expected there."""
+"""The cursor: a position in the tokens of a statement, and the tokens expected there."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Final, NoReturn, TypeVar
 from sqlglot import exp
 
 from ottla.rows.errors import SqlError
-from ottla.rows.reserved_words import RESERVED
+from ottla.rows.reserved_words import RESERVED_WORDS
 from ottla.rows.types import SqlType
 from ottla.sql.syntax import mistakes
-from ottla.sql.syntax.scanner import NUMBERS, Lexeme, Token
+from ottla.sql.syntax.tokens import NUMBERS, Lexeme, SqlToken
 
 DEPTH_MAX: Final = 50
-"""How deep expressions and types may be nested: a level costs a dozen of the
-thousand frames that Python's stack has."""
+"""The maximum nesting of expressions and types: a level takes a dozen of the
+thousand frames of Python's stack."""
 
 T = TypeVar("T")
 Node = TypeVar("Node", bound=exp.Expression)
 
 
 class Cursor:
-    """`types` are the custom types there are; `place` says where an offset is for the reader."""
+    """Reads tokens. `types` are custom types; `position_of` gives line and column of an offset."""
 
     def __init__(
         self,
         text: str,
-        tokens: Sequence[Token],
+        tokens: Sequence[SqlToken],
         *,
         types: Mapping[str, SqlType],
-        place: Callable[[int], tuple[int, int]],
+        position_of: Callable[[int], tuple[int, int]],
     ) -> None:
         self.text = text
         self.types = types
         after = tokens[-1].end if tokens else len(text)
-        end = Token(Lexeme.END, "", "", after, after)
+        end = SqlToken(Lexeme.END, "", "", after, after)
         self._tokens = [*tokens, end]
-        self._place = place
+        self._position_of = position_of
         self._expected: set[str] = set()
         self._depth = 0
         self.index = 0
@@ -46,7 +46,7 @@ class Cursor:
 
     # -- moving
 
-    def next(self) -> Token:
+    def next(self) -> SqlToken:
         token = self.token
         self.back_to(self.index + 1)
         return token
@@ -56,7 +56,7 @@ class Cursor:
         self.token = self._tokens[index]
         self._expected = set()
 
-    def ahead(self, count: int = 1) -> Token:
+    def ahead(self, count: int = 1) -> SqlToken:
         return self._tokens[min(self.index + count, len(self._tokens) - 1)]
 
     def is_ahead(self, value: str, count: int = 1) -> bool:
@@ -92,11 +92,11 @@ class Cursor:
     # -- taking
 
     def word(self, *words: str) -> str:
-        """One of these words, or "" and nothing is taken."""
+        """Take one of these words; "" if none is next."""
         return self.next().value if self.is_word(*words) else ""
 
     def phrase(self, *words: str) -> bool:
-        """All of these words in a row, or none."""
+        """Take all of these words; False if they are not next."""
         for count, word in enumerate(words):
             token = self.ahead(count)
             if token.kind is not Lexeme.WORD or token.value != word:
@@ -124,7 +124,7 @@ class Cursor:
             self.unexpected()
 
     def listed(self, item: Callable[[], T]) -> tuple[T, ...]:
-        """One or more, with commas between."""
+        """One or more items, separated by commas."""
         items = [item()]
         while self.symbol(","):
             items.append(item())
@@ -134,17 +134,17 @@ class Cursor:
     def is_name(self) -> bool:
         kind = self.token.kind
         if kind is Lexeme.WORD:
-            return self.token.value not in RESERVED
+            return self.token.value not in RESERVED_WORDS
         return kind is Lexeme.QUOTED
 
     def name(self, what: str = "a name") -> str:
-        """As it counts: upper case unless quoted."""
+        """Take a name: upper case unless quoted."""
         if not self.is_name:
             self.unexpected(what)
         return self.next().value
 
     def name_as_written(self, what: str = "a name") -> str:
-        """Of what lives outside the SQL, such as a topic, and may be a string."""
+        """Take a name from outside of SQL, such as a topic: case-sensitive, possibly a string."""
         if self.token.kind is Lexeme.STRING:
             return self.next().value
         if not self.is_name:
@@ -166,32 +166,32 @@ class Cursor:
     def is_number(self) -> bool:
         return self.token.kind in NUMBERS
 
-    # -- places and errors
+    # -- positions and errors
 
-    def place(self, token: Token) -> tuple[int, int]:
-        return self._place(token.start)
+    def position(self, token: SqlToken) -> tuple[int, int]:
+        return self._position_of(token.start)
 
-    def mark(self, node: Node, token: Token) -> Node:
-        """The node, with the place of the token it began with."""
-        line, column = self.place(token)
+    def mark(self, node: Node, token: SqlToken) -> Node:
+        """Store the position of a token in the node."""
+        line, column = self.position(token)
         node.meta["line"], node.meta["col"] = line, column
         return node
 
     def unexpected(self, what: str = "") -> NoReturn:
-        message, remedy = mistakes.explain(
+        message, remedy = mistakes.explain_mistake(
             self.ahead(-1), self.token, self.ahead(), self._expected, what
         )
         self.fail(message, remedy)
 
-    def fail(self, message: str, remedy: str = "", at: Token | None = None) -> NoReturn:
-        line, column = self.place(at or self.token)
+    def fail(self, message: str, remedy: str = "", at: SqlToken | None = None) -> NoReturn:
+        line, column = self.position(at or self.token)
         raise SqlError(message, remedy=remedy, statement=self.text, line=line, column=column)
 
-    def fail_inside(self, error: SqlError, start: Token) -> NoReturn:
-        """What another grammar found wrong in the part that begins at this token."""
+    def fail_inside(self, error: SqlError, start: SqlToken) -> NoReturn:
+        """Raise an error of another grammar in the part that starts at this token."""
         lines = self.text[start.start :].split("\n")
-        before = sum(len(each) + 1 for each in lines[: max(error.line - 1, 0)])
-        line, column = self._place(start.start + before + max(error.column - 1, 0))
+        before = sum(len(line) + 1 for line in lines[: max(error.line - 1, 0)])
+        line, column = self._position_of(start.start + before + max(error.column - 1, 0))
         raise SqlError(
             error.message, remedy=error.remedy, statement=self.text, line=line, column=column
         )

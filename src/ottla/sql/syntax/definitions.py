@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP, INSERT: what there is and what is in it."""
+"""Parsers of definitions: CREATE, ALTER, DROP and INSERT."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from ottla.rows.schema_properties import Properties
 from ottla.sql.syntax.cursor import Cursor
 from ottla.sql.syntax.expressions import expression
 from ottla.sql.syntax.queries import query
-from ottla.sql.syntax.scanner import Lexeme
 from ottla.sql.syntax.statements import (
     AlterSource,
     CreateAsSelect,
@@ -27,12 +26,13 @@ from ottla.sql.syntax.statements import (
     SourceKind,
     Statement,
 )
-from ottla.sql.syntax.typenames import type_name
+from ottla.sql.syntax.tokens import Lexeme
+from ottla.sql.syntax.type_names import type_name
 
 _NAME: Final = "the name of a stream or table"
 
 
-def create(at: Cursor) -> Statement:
+def create_definition(at: Cursor) -> Statement:
     at.need_word("CREATE")
     or_replace = at.phrase("OR", "REPLACE")
     side = at.word("SOURCE", "SINK")
@@ -56,7 +56,7 @@ def create(at: Cursor) -> Statement:
     if listed:
         at.fail("CREATE ... AS SELECT takes its columns from the query", "Remove the list.", token)
     if side:
-        at.fail("a SOURCE has a topic, and no query", "Leave out SOURCE.", token)
+        at.fail("a SOURCE stream or table can't have a query", "Leave out SOURCE.", token)
     return CreateAsSelect(kind, name, query(at, persistent=True), found, or_replace, if_not_exists)
 
 
@@ -87,7 +87,7 @@ def _element(at: Cursor) -> Element:
 
 
 def properties(at: Cursor, *, strings_keep_case: bool = False) -> Properties:
-    """Names in upper case; a connector's are its own, and stand as strings or quoted."""
+    """The WITH clause; names in upper case. Those of connectors keep their case if quoted."""
     at.need_symbol("(")
     found: dict[str, Property] = {}
     while True:
@@ -97,7 +97,7 @@ def properties(at: Cursor, *, strings_keep_case: bool = False) -> Properties:
             name = name.upper()
         at.need_symbol("=")
         if name in found:
-            at.fail(f"Duplicate property: {name}", "Each property is given once.", token)
+            at.fail(f"Duplicate property: {name}", "Remove one of them.", token)
         found[name] = _property(at)
         if not at.symbol(","):
             break
@@ -150,7 +150,7 @@ def _type(at: Cursor) -> Statement:
     return CreateType(name, type_name(at), if_not_exists)
 
 
-def drop(at: Cursor) -> Statement:
+def drop_definition(at: Cursor) -> Statement:
     at.need_word("DROP")
     word = at.need_word("STREAM", "TABLE", "TYPE", "CONNECTOR")
     if_exists = at.phrase("IF", "EXISTS")
@@ -169,8 +169,8 @@ def alter_source(at: Cursor) -> Statement:
     def added() -> Element:
         if at.is_word("DROP", "RENAME", "ALTER", "MODIFY"):
             at.fail(
-                "columns can be added, and nothing else",
-                "ALTER ... ADD COLUMN name type; for the rest CREATE OR REPLACE.",
+                "ALTER can only add columns",
+                "Write ALTER ... ADD COLUMN name type, or use CREATE OR REPLACE.",
             )
         at.need_word("ADD")
         if at.is_word("COLUMN") and not _is_type_ahead(at):
@@ -181,7 +181,7 @@ def alter_source(at: Cursor) -> Statement:
 
 
 def _is_type_ahead(at: Cursor) -> bool:
-    """`ADD COLUMN INT`: a column of the name COLUMN."""
+    """True for `ADD COLUMN INT`, which adds a column named COLUMN."""
     after = at.ahead(2)
     return after.kind is Lexeme.END or (after.kind is Lexeme.SYMBOL and after.value == ",")
 
@@ -197,11 +197,11 @@ def insert(at: Cursor) -> Statement:
     token = at.token
     values = value_list(at)
     if at.is_symbol(","):
-        at.fail("one row for each INSERT", "Write one INSERT INTO ... VALUES for each row.")
+        at.fail("only one row for each INSERT", "Write one INSERT INTO ... VALUES for each row.")
     if columns and len(columns) != len(values):
         at.fail(
             f"Expected a value for each column. Columns: {len(columns)}, values: {len(values)}",
-            "Give as many values as there are columns in the list.",
+            "The number of values must match the list of columns.",
             token,
         )
     return InsertValues(target, values, columns)

@@ -1,5 +1,5 @@
-"""Expressions: precedence as ksqlDB has it, loosest first: OR, AND, NOT, one comparison, `+ - ||`,
-`* / %`, sign, then `[...]` and `->`.
+"""Parser of expressions. Precedence as in ksqlDB, loosest first: OR, AND, NOT, one comparison,
+`+ - ||`, `* / %`, sign, then `[...]` and `->`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from sqlglot import exp
 from ottla.rows.reserved_words import UNITS
 from ottla.sql.syntax import nodes
 from ottla.sql.syntax.cursor import Cursor
-from ottla.sql.syntax.scanner import Lexeme, Token
-from ottla.sql.syntax.typenames import type_name
+from ottla.sql.syntax.tokens import Lexeme, SqlToken
+from ottla.sql.syntax.type_names import type_name
 
 Expression = exp.Expression
 
 CHAIN_MAX: Final = 400
-"""Operands of `a + b + ...`: the tree is as deep as they are many."""
+"""The maximum number of operands of `a + b + ...`, which is the depth of the tree."""
 FLAT_MAX: Final = 16
-"""From here on a chain of ANDs or ORs becomes a balanced tree, so that a thousand are fine."""
+"""Longer chains of AND or OR become a balanced tree, so that a thousand operands work."""
 
 _COMPARISONS: Final[dict[str, type[Expression]]] = {
     "=": exp.EQ,
@@ -36,13 +36,13 @@ _PRODUCTS: Final[dict[str, type[Expression]]] = {"*": exp.Mul, "/": exp.Div, "%"
 _TAKES_UNIT: Final = frozenset(
     {"TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB", "TIMEADD", "TIMESUB"}
 )
-_ONLY_UNITS: Final = frozenset({"MILLISECOND", *(each for each in UNITS if each.endswith("S"))})
+_ONLY_UNITS: Final = frozenset({"MILLISECOND", *(unit for unit in UNITS if unit.endswith("S"))})
 
 
 class BeyondKsql(Exception):
-    """Something ksqlDB's grammar does not have and Spark does: fine in a pull query."""
+    """Syntax that only Spark's grammar has, and which pull queries may use."""
 
-    def __init__(self, token: Token, what: str) -> None:
+    def __init__(self, token: SqlToken, what: str) -> None:
         super().__init__(what)
         self.token = token
         self.what = what
@@ -62,8 +62,8 @@ def _chain(
     if len(operands) > FLAT_MAX:
         return _balanced(node, operands)
     whole = operands[0]
-    for each in operands[1:]:
-        whole = node(this=whole, expression=each)
+    for next_operand in operands[1:]:
+        whole = node(this=whole, expression=next_operand)
     return whole
 
 
@@ -112,7 +112,7 @@ def _predicate(at: Cursor) -> Expression:
     return at.mark(exp.Not(this=found), token) if negative else found
 
 
-def _is(at: Cursor, left: Expression, token: Token) -> Expression:
+def _is(at: Cursor, left: Expression, token: SqlToken) -> Expression:
     negative = bool(at.word("NOT"))
     if at.phrase("DISTINCT", "FROM"):
         node = exp.NullSafeEQ if negative else exp.NullSafeNEQ
@@ -135,12 +135,14 @@ def _escape(at: Cursor) -> Expression:
     token = at.token
     text = at.string("the escape character as a string")
     if len(text) != 1:
-        at.fail(f"Expected only one escape character but got {text}", "Such as ESCAPE '!'.", token)
+        at.fail(
+            f"Expected only one escape character but got {text}", "For example: ESCAPE '!'.", token
+        )
     return exp.Literal.string(text)
 
 
 def value(at: Cursor) -> Expression:
-    """An expression without AND, OR and comparisons, unless in brackets."""
+    """An expression without AND, OR and comparisons outside of parentheses."""
     found = _product(at)
     count = 0
     while at.token.kind is Lexeme.SYMBOL and at.token.value in ("+", "-", "||"):
@@ -167,7 +169,7 @@ def _product(at: Cursor) -> Expression:
 
 def _counted(at: Cursor, count: int) -> int:
     if count >= CHAIN_MAX:
-        at.fail(f"more than {CHAIN_MAX} operands in a row", "Take it apart, or use brackets.")
+        at.fail(f"more than {CHAIN_MAX} operands in a row", "Use parentheses to split it.")
     return count + 1
 
 
@@ -183,7 +185,7 @@ def _signed(at: Cursor) -> Expression:
 
 
 def _reached_into(at: Cursor) -> Expression:
-    """`a[1]`, `a->b`, and so on; `a->*` is left for the select list."""
+    """`a[1]`, `a->b`, and so on, but not `a->*`, which only the select list has."""
     found = _primary(at)
     while True:
         token = at.token
@@ -243,7 +245,7 @@ def _column(at: Cursor) -> Expression:
         if at.is_symbol("."):
             at.fail(
                 "unexpected '.' after a column",
-                f"The fields of a struct are reached by an arrow: {name.this}.{column.this}->X.",
+                f"Use an arrow for the field of a STRUCT: {name.this}.{column.this}->X.",
             )
         return at.mark(exp.Column(this=column, table=name), token)
     return at.mark(exp.Column(this=name), token)
@@ -272,7 +274,7 @@ def _function(at: Cursor) -> Expression:
     return _called(at, token, exp.Anonymous(this=name, expressions=arguments))
 
 
-def _called(at: Cursor, token: Token, call: exp.Anonymous) -> Expression:
+def _called(at: Cursor, token: SqlToken, call: exp.Anonymous) -> Expression:
     if at.is_word("OVER", "FILTER") and at.is_ahead("("):
         raise BeyondKsql(at.token, at.token.value)
     return at.mark(call, token)
@@ -293,7 +295,7 @@ def _argument(at: Cursor, function: str, *, first: bool) -> Expression:
 
 
 def _lambda_parameters(at: Cursor) -> list[Expression]:
-    """`x =>` or `(k, v) =>`: taken, or nothing is."""
+    """Take `x =>` or `(k, v) =>`; empty if none is next."""
     start = at.index
     if at.is_name and at.is_ahead("=>"):
         names: list[Expression] = [_identifier(at)]
@@ -312,10 +314,10 @@ def _lambda_parameters(at: Cursor) -> list[Expression]:
     return []
 
 
-# -- words that are expressions of their own
+# -- expressions with a keyword
 
 
-def _case(at: Cursor, token: Token) -> Expression:
+def _case(at: Cursor, token: SqlToken) -> Expression:
     at.next()
     subject = None if at.is_word("WHEN") else value(at)
     whens = []
@@ -330,7 +332,7 @@ def _case(at: Cursor, token: Token) -> Expression:
     return exp.Case(this=subject, ifs=whens, default=default)
 
 
-def _cast(at: Cursor, token: Token) -> Expression:
+def _cast(at: Cursor, token: SqlToken) -> Expression:
     at.next()
     at.need_symbol("(")
     inner = expression(at)
@@ -340,7 +342,7 @@ def _cast(at: Cursor, token: Token) -> Expression:
     return exp.Cast(this=inner, to=to)
 
 
-def _array(at: Cursor, token: Token) -> Expression | None:
+def _array(at: Cursor, token: SqlToken) -> Expression | None:
     if not at.is_ahead("["):
         return None
     at.next()
@@ -352,13 +354,13 @@ def _array(at: Cursor, token: Token) -> Expression | None:
     return nodes.ArrayOf(expressions=list(items))
 
 
-def _map(at: Cursor, token: Token) -> Expression | None:
+def _map(at: Cursor, token: SqlToken) -> Expression | None:
     if not at.is_ahead("("):
         return None
     return nodes.MapOf(expressions=_pairs(at, lambda: expression(at)))
 
 
-def _struct(at: Cursor, token: Token) -> Expression | None:
+def _struct(at: Cursor, token: SqlToken) -> Expression | None:
     if not at.is_ahead("("):
         return None
     return nodes.StructOf(expressions=_pairs(at, lambda: _identifier(at, "the name of a field")))
@@ -369,7 +371,7 @@ def _pairs(at: Cursor, left: Callable[[], Expression]) -> list[Expression]:
         token = at.token
         key = left()
         if at.is_symbol("="):
-            at.fail("unexpected '=', expected ':='", "Entries are written NAME := value.")
+            at.fail("unexpected '=', expected ':='", "Write entries as NAME := value.")
         at.need_symbol(":=")
         return at.mark(nodes.Pair(this=key, expression=expression(at)), token)
 
@@ -382,15 +384,15 @@ def _pairs(at: Cursor, left: Callable[[], Expression]) -> list[Expression]:
     return list(pairs)
 
 
-def _constant(make: Callable[[], Expression]) -> Callable[[Cursor, Token], Expression]:
-    def found(at: Cursor, token: Token) -> Expression:
+def _constant(make: Callable[[], Expression]) -> Callable[[Cursor, SqlToken], Expression]:
+    def found(at: Cursor, token: SqlToken) -> Expression:
         at.next()
         return make()
 
     return found
 
 
-_SPECIAL: Final[dict[str, Callable[[Cursor, Token], Expression | None]]] = {
+_SPECIAL: Final[dict[str, Callable[[Cursor, SqlToken], Expression | None]]] = {
     "CASE": _case,
     "CAST": _cast,
     "ARRAY": _array,

@@ -1,12 +1,12 @@
-"""Nodes of an expression that sqlglot does not have.
+"""Nodes of expressions that sqlglot does not have.
 
-An expression as `parse` gives it has these of sqlglot's nodes and no others: Column (this:
+Besides these, expressions from `parse` have only the following nodes of sqlglot: Column (this:
 Identifier, table: Identifier or None), Dot (`a->b`: this, expression: Identifier), Bracket (`a[1]`:
 one expression, not shifted), Anonymous (every function: this: the name in upper case, expressions),
 Lambda (this: body, expressions: Identifiers), Case, If (in Case), Cast (to: TypeNode), Literal,
 Boolean, Null, And, Or, Not, EQ, NEQ, GT, GTE, LT, LTE, Is, NullSafeNEQ (IS DISTINCT FROM),
-NullSafeEQ, Between, In, Like, Escape, Add, Sub, Mul, Div, Mod, Neg, Paren. Where it is known,
-`meta` has `line` and `col`, counted from 1.
+NullSafeEQ, Between, In, Like, Escape, Add, Sub, Mul, Div, Mod, Neg, Paren. If the position is
+known, `meta` has `line` and `col`, which start at 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 
 class TypeNode(exp.Expression):
-    """A type as an argument, of CAST for one: `this` is a SqlType."""
+    """A type as an argument, of CAST for example: `this` is a SqlType."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 

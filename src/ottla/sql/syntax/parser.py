@@ -1,4 +1,4 @@
-"""Text to statements. The statement's first word decides who reads it."""
+"""The parser: text to statements. The first word of a statement selects the function for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ottla.sql.syntax import commands, definitions, mistakes, variables
 from ottla.sql.syntax.cursor import Cursor
 from ottla.sql.syntax.expressions import BeyondKsql
 from ottla.sql.syntax.expressions import expression as read_expression
-from ottla.sql.syntax.scanner import Piece, Places, Token, pieces, scan
 from ottla.sql.syntax.statements import (
     CreateType,
     Define,
@@ -22,7 +21,8 @@ from ottla.sql.syntax.statements import (
     Statement,
     Undefine,
 )
-from ottla.sql.syntax.typenames import type_name
+from ottla.sql.syntax.tokens import SqlToken, StatementText, TextPositions, scan, statement_texts
+from ottla.sql.syntax.type_names import type_name
 
 
 def parse(
@@ -31,74 +31,74 @@ def parse(
     types: Mapping[str, SqlType] = {},
     variables: Mapping[str, str] = {},
 ) -> list[Statement]:
-    """The statements of a text. `types` and `variables` are those there are before it; what the
-    text itself defines counts from there on."""
-    return _Parsing(text, types, variables).statements()
+    """The statements of a text. `types` and `variables` are those defined before; the text may
+    define more for its later statements."""
+    return _StatementParser(text, types, variables).statements()
 
 
 def parse_expression(text: str, *, types: Mapping[str, SqlType] = {}) -> Expression:
-    """A single expression, which is the whole text."""
-    at = Cursor(text, list(scan(text)), types=types, place=Places(text).of)
+    """Parse a text that is a single expression."""
+    at = Cursor(text, list(scan(text)), types=types, position_of=TextPositions(text).of)
     try:
         found = read_expression(at)
     except BeyondKsql as beyond:
-        at.fail(f"{beyond.what} is no part of an expression here", at=beyond.token)
+        at.fail(f"{beyond.what} is not allowed in an expression here", at=beyond.token)
     if not at.at_end:
         at.unexpected()
     return found
 
 
 def parse_type(text: str, *, types: Mapping[str, SqlType] = {}) -> SqlType:
-    at = Cursor(text, list(scan(text)), types=types, place=Places(text).of)
+    at = Cursor(text, list(scan(text)), types=types, position_of=TextPositions(text).of)
     found = type_name(at)
     if not at.at_end:
         at.unexpected()
     return found
 
 
-class _Parsing:
-    """One call of `parse`: types and variables change from statement to statement."""
+class _StatementParser:
+    """The state of one call of `parse`: its statements may define types and variables."""
 
     def __init__(
         self, text: str, types: Mapping[str, SqlType], variables: Mapping[str, str]
     ) -> None:
         self._text = text
         self._types = dict(types)
-        self._variables = {name.upper(): each for name, each in variables.items()}
-        self._places = Places(text)
+        self._variables = {name.upper(): value for name, value in variables.items()}
+        self._positions = TextPositions(text)
 
     def statements(self) -> list[Statement]:
         found = []
-        for piece in pieces(self._text):
+        for piece in statement_texts(self._text):
             statement = self._statement(piece)
             self._learn(statement)
             found.append(statement)
         return found
 
-    def _statement(self, piece: Piece) -> Statement:
-        replaced = variables.replace(self._text, piece, self._variables)
+    def _statement(self, piece: StatementText) -> Statement:
+        replaced = variables.substitute_variables(self._text, piece, self._variables)
 
-        def place(offset: int) -> tuple[int, int]:
-            return self._places.of(replaced.original(offset))
+        def position_of(offset: int) -> tuple[int, int]:
+            return self._positions.of(replaced.original(offset))
 
-        tokens = self._tokens(replaced, place)
-        at = Cursor(replaced.text, tokens, types=self._types, place=place)
+        tokens = self._tokens(replaced, position_of)
+        at = Cursor(replaced.text, tokens, types=self._types, position_of=position_of)
         statement = _read(at)
         if not at.at_end:
             at.is_symbol(";")
             at.unexpected()
         if not piece.closed:
             at.fail(*mistakes.no_semicolon())
-        line, column = self._places.of(piece.start)
+        line, column = self._positions.of(piece.start)
         return changed(statement, text=replaced.text, line=line, column=column)
 
     def _tokens(
-        self, replaced: variables.Replaced, place: Callable[[int], tuple[int, int]]
-    ) -> list[Token]:
+        self, replaced: variables.Substitution, position_of: Callable[[int], tuple[int, int]]
+    ) -> list[SqlToken]:
         try:
             tokens = list(scan(replaced.text))
-        except SqlError as error:  # What a variable brought in can't be read.
-            error.line, error.column = place(0)
+        except SqlError as error:  # the value of a variable is not valid
+            error.line, error.column = position_of(0)
             raise
         return tokens[:-1] if tokens and tokens[-1].text == ";" else tokens
 
@@ -127,7 +127,7 @@ def _explain(at: Cursor) -> Statement:
     if at.is_name and at.ahead().value == "":
         return Explain(query_id=at.name_as_written("the id of a query"))
     statement = _read(at)
-    line, column = at.place(start)
+    line, column = at.position(start)
     inner = changed(statement, text=at.text[start.start :], line=line, column=column)
     return Explain(statement=inner)
 
@@ -135,10 +135,10 @@ def _explain(at: Cursor) -> Statement:
 _STATEMENTS: Final[Mapping[str, Callable[[Cursor], Statement]]] = {
     "SELECT": commands.select,
     "WITH": commands.select,
-    "CREATE": definitions.create,
+    "CREATE": definitions.create_definition,
     "INSERT": definitions.insert,
-    "DROP": definitions.drop,
-    "ALTER": commands.alter,
+    "DROP": definitions.drop_definition,
+    "ALTER": commands.alter_system,
     "SHOW": commands.show,
     "LIST": commands.show,
     "DESCRIBE": commands.describe,
@@ -152,5 +152,5 @@ _STATEMENTS: Final[Mapping[str, Callable[[Cursor], Statement]]] = {
     "DEFINE": commands.define,
     "UNDEFINE": commands.undefine,
     "RUN": commands.run_script,
-    "ASSERT": commands.assertion,
+    "ASSERT": commands.assert_command,
 }

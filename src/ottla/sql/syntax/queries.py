@@ -1,4 +1,4 @@
-"""SELECT: pull, EMIT CHANGES, EMIT FINAL."""
+"""Parser of queries: pull queries, EMIT CHANGES, EMIT FINAL."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ottla.sql.syntax import mistakes
 from ottla.sql.syntax.beyond import limit_of, parse_beyond
 from ottla.sql.syntax.cursor import Cursor
 from ottla.sql.syntax.expressions import BeyondKsql, Expression, expression, value
-from ottla.sql.syntax.scanner import Lexeme, Token
 from ottla.sql.syntax.statements import (
     Emit,
     Join,
     JoinKind,
-    Query,
+    QueryBody,
     Relation,
     SelectItem,
-    Window,
+    WindowExpression,
     Within,
 )
+from ottla.sql.syntax.tokens import Lexeme, SqlToken
 
 _CLAUSES: Final = ("WINDOW", "WHERE", "GROUP", "PARTITION", "HAVING", "EMIT", "LIMIT")
 _BEYOND_WORDS: Final = {
@@ -35,21 +35,21 @@ _BEYOND_WORDS: Final = {
     "USING": ("(",),
 }
 _INSTEAD: Final = {
-    "COUNT(DISTINCT ...)": "COUNT_DISTINCT(x) counts different values.",
+    "COUNT(DISTINCT ...)": "COUNT_DISTINCT(x) counts distinct values.",
     "SELECT DISTINCT": "GROUP BY the columns instead.",
 }
 
 
-def query(at: Cursor, *, persistent: bool) -> Query:
-    """A SELECT. One that nobody but Spark can answer is read a second time, by another grammar."""
+def query(at: Cursor, *, persistent: bool) -> QueryBody:
+    """Parse a SELECT. A pull query beyond ksqlDB's grammar is parsed again with Spark's."""
     start = at.index
     try:
         found = _query(at, persistent=persistent)
     except BeyondKsql as beyond:
         if persistent or _emits(at):
             at.fail(
-                f"{beyond.what} is not possible in a query that goes on",
-                _INSTEAD.get(beyond.what, "Only a pull query, which has no EMIT, can have it."),
+                f"{beyond.what} is only supported in pull queries",
+                _INSTEAD.get(beyond.what, "Leave out EMIT for a pull query."),
                 beyond.token,
             )
         return _beyond(at, start)
@@ -58,7 +58,7 @@ def query(at: Cursor, *, persistent: bool) -> Query:
     return found
 
 
-def _beyond(at: Cursor, start: int) -> Query:
+def _beyond(at: Cursor, start: int) -> QueryBody:
     at.back_to(start)
     first = at.token
     while not at.at_end:
@@ -67,7 +67,7 @@ def _beyond(at: Cursor, start: int) -> Query:
         tree = parse_beyond(at.text[first.start : last.end])
     except SqlError as error:
         at.fail_inside(error, first)
-    return Query(beyond=tree, limit=limit_of(tree))
+    return QueryBody(beyond=tree, limit=limit_of(tree))
 
 
 def _emits(at: Cursor) -> bool:
@@ -80,7 +80,7 @@ def _emits(at: Cursor) -> bool:
     return False
 
 
-def _query(at: Cursor, *, persistent: bool) -> Query:
+def _query(at: Cursor, *, persistent: bool) -> QueryBody:
     if at.is_word("WITH"):
         raise BeyondKsql(at.token, "WITH ... AS (SELECT ...)")
     at.need_word("SELECT")
@@ -100,7 +100,7 @@ def _query(at: Cursor, *, persistent: bool) -> Query:
     _stop_at_beyond(at)
     if not at.at_end:
         _misplaced(at)
-    return Query(
+    return QueryBody(
         select=select,
         source=source,
         joins=joins,
@@ -116,7 +116,7 @@ def _query(at: Cursor, *, persistent: bool) -> Query:
 
 def _stop_at_beyond(at: Cursor) -> None:
     follows = _BEYOND_WORDS.get(at.token.value) if at.token.kind is Lexeme.WORD else None
-    if follows and any(at.is_ahead(each) for each in follows):
+    if follows and any(at.is_ahead(word) for word in follows):
         raise BeyondKsql(at.token, at.token.value + (" BY" if at.is_ahead("BY") else ""))
     if at.is_word("OFFSET", "QUALIFY", "TABLESAMPLE") and at.ahead().kind is not Lexeme.END:
         raise BeyondKsql(at.token, at.token.value)
@@ -125,12 +125,12 @@ def _stop_at_beyond(at: Cursor) -> None:
 def _misplaced(at: Cursor) -> None:
     if at.token.kind is Lexeme.WORD and at.token.value in _CLAUSES:
         at.fail(
-            f"unexpected '{at.token.text}': the clause stands too late",
+            f"unexpected '{at.token.text}': the clause is in the wrong place",
             "The order is FROM, JOIN, WINDOW, WHERE, GROUP BY, PARTITION BY, HAVING, EMIT, LIMIT.",
         )
 
 
-# -- the select list and what it is taken from
+# -- the select list and FROM
 
 
 def _item(at: Cursor) -> SelectItem:
@@ -164,12 +164,13 @@ def _relation(at: Cursor) -> Relation:
         alias = at.name()
     if at.is_symbol(","):
         raise BeyondKsql(at.token, "a list of streams and tables in FROM")
-    line, column = at.place(token)
+    line, column = at.position(token)
     return Relation(name, alias or name, line, column)
 
 
 def _begins_clause(at: Cursor) -> bool:
-    """EMIT and PARTITION are no reserved words: a table may have them for an alias."""
+    """True if EMIT or PARTITION starts a clause; neither is reserved, so it may be an
+    alias."""
     if at.is_word("EMIT"):
         return at.ahead().kind is Lexeme.WORD and at.ahead().value not in _CLAUSES
     return at.is_word("PARTITION") and at.is_ahead("BY")
@@ -219,16 +220,16 @@ def _within(at: Cursor) -> Within:
 
 
 def duration(at: Cursor) -> int:
-    """`30 SECONDS`, in milliseconds."""
+    """Take a duration such as `30 SECONDS`; return milliseconds."""
     count = at.integer("a number")
     if at.token.kind is not Lexeme.WORD or at.token.value not in UNITS:
         at.fail(*mistakes.wrong_unit(at.token))
     return count * UNITS[at.next().value]
 
 
-def _window(at: Cursor) -> Window:
+def _window(at: Cursor) -> WindowExpression:
     if at.is_name and not at.is_word("SESSION") and not at.is_ahead("("):
-        at.next()  # a name for the window, which counts for nothing
+        at.next()  # a name of the window, which is ignored
     token = at.token
     kind = WindowKind(at.need_word("TUMBLING", "HOPPING", "SESSION"))
     at.need_symbol("(")
@@ -241,29 +242,33 @@ def _window(at: Cursor) -> Window:
     while at.symbol(","):
         name = _window_option(at, kind)
         if name in sizes:
-            at.fail("a window has each of its options once")
+            at.fail("duplicate option of the window")
         sizes[name] = duration(at)
     at.need_symbol(")")
     if kind is WindowKind.HOPPING and "advance_ms" not in sizes:
         at.fail(
             "a hopping window needs ADVANCE BY",
-            "Such as WINDOW HOPPING (SIZE 30 SECONDS, ADVANCE BY 10 SECONDS).",
+            "For example: WINDOW HOPPING (SIZE 30 SECONDS, ADVANCE BY 10 SECONDS).",
             token,
         )
     _check_sizes(at, token, sizes)
-    return Window(kind, **sizes)
+    return WindowExpression(kind, **sizes)
 
 
-def _check_sizes(at: Cursor, token: Token, sizes: dict[str, int]) -> None:
-    """As Kafka Streams has it: a window has a size, and no gap lies between two that follow."""
+def _check_sizes(at: Cursor, token: SqlToken, sizes: dict[str, int]) -> None:
+    """As in Kafka Streams the size is positive, and there is no gap between windows."""
     size = sizes.get("size_ms", sizes.get("gap_ms", 0))
     advance = sizes.get("advance_ms", size)
     if size <= 0:
-        at.fail("a window of no size", "Such as WINDOW TUMBLING (SIZE 30 SECONDS).", token)
+        at.fail(
+            "the size of a window must be positive",
+            "For example: WINDOW TUMBLING (SIZE 30 SECONDS).",
+            token,
+        )
     if not 0 < advance <= size:
         at.fail(
-            "a hopping window can't advance by more than its SIZE, or by nothing",
-            "ADVANCE BY at most the SIZE: with the same it is WINDOW TUMBLING.",
+            "a hopping window must advance by more than 0, and by at most its SIZE",
+            "If ADVANCE BY equals SIZE, use WINDOW TUMBLING.",
             token,
         )
 
@@ -289,7 +294,7 @@ def _partition_by(at: Cursor) -> tuple[Expression, ...]:
 
 
 def _keys(at: Cursor) -> tuple[Expression, ...]:
-    """Of GROUP BY and PARTITION BY: with brackets around all of them, or without."""
+    """The expressions of GROUP BY or PARTITION BY, with or without parentheses around all."""
     start = at.index
     if at.symbol("("):
         keys: tuple[Expression, ...] = ()

@@ -1,7 +1,7 @@
-"""Statements as plain data: what `parse` gives and everything else works on.
+"""Statements as plain data: the result of `parse`.
 
-Names are as they count: upper case unless they were quoted. Expressions are sqlglot's trees with
-the nodes of `nodes.py` added. Properties of a WITH clause are a dict with upper-case names.
+Names are upper case unless they were quoted. Expressions are sqlglot's trees with the nodes of
+`nodes.py`. The properties of a WITH clause are a dict with upper-case names.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ class JoinKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """`text` is the statement alone with its semicolon, as it was written but for variables, which
-    are replaced; line and column are where it begins. Two statements that mean the same are equal,
-    wherever they stood."""
+    """`text` is the statement with its semicolon, after variable substitution; `line` and `column`
+    are its start. Equality ignores these: statements with the same meaning are equal."""
 
     text: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)
@@ -53,7 +52,8 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class SelectItem:
-    """`*`, `alias.*` and `column->*` have no expression but `star_of`: "" or what it is of."""
+    """An item of the select list. For stars `star_of` is set: "" for `*`, else an alias or
+    column."""
 
     expression: Expression | None
     alias: str = ""
@@ -84,7 +84,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowExpression:
     kind: WindowKind
     size_ms: int = 0
     advance_ms: int = 0
@@ -94,18 +94,19 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """One SELECT. `beyond` is the whole of a pull query that only Spark can answer (subqueries,
-    ORDER BY, GROUP BY, joins, window functions, set operations): then the fields but `limit` are
-    empty. It is a tree of the dialect in `beyond.py`; names are quoted, and in their final case, so
-    that `beyond.sql("spark")` is what Spark is given.
+class QueryBody:
+    """One SELECT. `emit` is None for a pull query only: CREATE ... AS and INSERT INTO ... SELECT
+    imply CHANGES.
 
-    `emit` is None for a pull query only: CREATE ... AS and INSERT INTO ... SELECT imply CHANGES."""
+    `beyond` is set for a pull query that only Spark can answer (subqueries, ORDER BY, GROUP BY,
+    joins, window functions, set operations); all other fields but `limit` are empty then. It is a
+    tree of the dialect in `beyond.py`; its names are quoted, so that `beyond.sql("spark")` is the
+    query for Spark."""
 
     select: tuple[SelectItem, ...] = ()
     source: Relation | None = None
     joins: tuple[Join, ...] = ()
-    window: Window | None = None
+    window: WindowExpression | None = None
     where: Expression | None = None
     group_by: tuple[Expression, ...] = ()
     partition_by: tuple[Expression, ...] = ()
@@ -117,7 +118,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Select(Statement):
-    query: Query
+    query: QueryBody
 
 
 # -- definitions
@@ -125,7 +126,7 @@ class Select(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One column of a CREATE; a table's key is PRIMARY KEY, a stream's KEY."""
+    """A column of a CREATE. `primary`: PRIMARY KEY, which tables have, instead of KEY."""
 
     name: str
     type: SqlType
@@ -136,7 +137,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class CreateSource(Statement):
-    """`read_only` is CREATE SOURCE STREAM|TABLE: nobody may insert, and a table is materialised."""
+    """`read_only`: CREATE SOURCE, which forbids inserts, and materializes a table."""
 
     kind: SourceKind
     name: str
@@ -151,7 +152,7 @@ class CreateSource(Statement):
 class CreateAsSelect(Statement):
     kind: SourceKind
     name: str
-    query: Query
+    query: QueryBody
     properties: Properties = field(default_factory=dict)
     or_replace: bool = False
     if_not_exists: bool = False
@@ -160,7 +161,7 @@ class CreateAsSelect(Statement):
 @dataclass(frozen=True, slots=True)
 class InsertSelect(Statement):
     target: str
-    query: Query
+    query: QueryBody
     properties: Properties = field(default_factory=dict)
 
 
@@ -218,8 +219,8 @@ class DropConnector(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Terminate(Statement):
-    """`query_id` is None for ALL, and else as it was written: ids are found whatever their case.
-    So with Pause and Resume."""
+    """`query_id` is None for ALL, else as written; the case of query ids does not matter. The same
+    applies to Pause and Resume."""
 
     query_id: str | None
 
@@ -234,11 +235,11 @@ class Resume(Statement):
     query_id: str | None
 
 
-# -- questions
+# -- SHOW, DESCRIBE, EXPLAIN, PRINT
 
 
 class Subject(StrEnum):
-    """What SHOW or LIST can list."""
+    """What SHOW and LIST can list."""
 
     STREAMS = "STREAMS"
     TABLES = "TABLES"
@@ -287,7 +288,7 @@ class DescribeConnector(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Statement):
-    """A running query by its id, or a statement that is not carried out."""
+    """A running query by its id, or a statement, which is not executed."""
 
     query_id: str = ""
     statement: Statement | None = None
@@ -358,7 +359,7 @@ class AssertSchema(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AssertValues(Statement):
-    """Of the SQL's test tool: this row comes next; no values: a tombstone for this key."""
+    """In SQL tests: the next row of a source; without values a tombstone with this key."""
 
     name: str
     columns: tuple[str, ...]
@@ -368,6 +369,6 @@ class AssertValues(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AssertSource(Statement):
-    """Of the SQL's test tool: this is how a stream or table is defined."""
+    """In SQL tests: the expected definition of a stream or table."""
 
     definition: CreateSource

@@ -1,8 +1,8 @@
-"""`${name}` in a statement, replaced by what DEFINE gave it.
+"""Variable substitution: `${name}` in a statement is replaced by the value of DEFINE.
 
-A value goes in as text, inside of strings and quoted names too; it may be several tokens, but never
-ends a statement: statements are cut before. `$${name}` stays, as `${name}`. In a string a name that
-nobody defined stays as well: it may be meant for somebody else, such as a connector.
+A value is inserted as text, in strings and quoted names too. It may be several tokens, but can't
+end the statement, because texts are split into statements before. `$${name}` becomes `${name}`. An
+undefined name in a string is left as it is: it may be meant for a connector, for example.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.rows.errors import SqlError
-from ottla.sql.syntax.scanner import Lexeme, Piece, Places
+from ottla.sql.syntax.tokens import Lexeme, StatementText, TextPositions
 
 _REFERENCE: Final = re.compile(r"(\$?)\$\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
-    """A statement after replacement, and where its parts stood before."""
+class Substitution:
+    """A statement after substitution, with the original positions of its parts."""
 
     text: str
     shifts: tuple[tuple[int, int], ...]
-    """(offset here, offset in the original) where each unchanged part begins."""
+    """(offset here, original offset) at the start of each unchanged part."""
 
     def original(self, offset: int) -> int:
         here, there = self.shifts[bisect_right(self.shifts, (offset, 1 << 60)) - 1]
         return there + offset - here
 
 
-def replace(text: str, piece: Piece, variables: Mapping[str, str]) -> Replaced:
-    by_name = {name.upper(): each for name, each in variables.items()}
+def substitute_variables(
+    text: str, piece: StatementText, variables: Mapping[str, str]
+) -> Substitution:
+    by_name = {name.upper(): value for name, value in variables.items()}
     out: list[str] = []
     shifts = [(0, piece.start)]
     at, length = piece.start, 0
@@ -48,18 +50,20 @@ def replace(text: str, piece: Piece, variables: Mapping[str, str]) -> Replaced:
         at = match.end()
         shifts.append((length, at))
     out.append(text[at : piece.end])
-    return Replaced("".join(out), tuple(shifts))
+    return Substitution("".join(out), tuple(shifts))
 
 
-def _value(text: str, piece: Piece, match: re.Match[str], by_name: Mapping[str, str]) -> str | None:
+def _value(
+    text: str, piece: StatementText, match: re.Match[str], by_name: Mapping[str, str]
+) -> str | None:
     if match.group(1):
         return match.group()[1:]
     found = by_name.get(match.group(2).upper())
     bare = any(
-        each.kind is Lexeme.VARIABLE and each.start == match.start() for each in piece.tokens
+        token.kind is Lexeme.VARIABLE and token.start == match.start() for token in piece.tokens
     )
     if found is None and bare:
-        line, column = Places(text).of(match.start())
+        line, column = TextPositions(text).of(match.start())
         raise SqlError(
             f"variable {match.group(2)} is not defined",
             remedy=f"Define it first: DEFINE {match.group(2)} = 'value';",

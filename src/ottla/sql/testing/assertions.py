@@ -1,4 +1,4 @@
-"""ASSERT VALUES, ASSERT NULL VALUES, ASSERT STREAM and ASSERT TABLE, of the SQL's test tool."""
+"""ASSERT VALUES, ASSERT NULL VALUES, ASSERT STREAM and ASSERT TABLE, as in ksqlDB's test tool."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.rows.formats import Decoder
 from ottla.rows.schema import DELETED, ROWTIME, Role
 from ottla.rows.types import BIGINT, SqlType
-from ottla.sql.catalog import Source
+from ottla.sql.catalog import DataSource
 from ottla.sql.definitions import define
 from ottla.sql.expressions import constant
 from ottla.sql.syntax.statements import AssertSource, AssertValues
@@ -20,11 +20,11 @@ SHOWN_MAX: Final = 20
 
 
 class AssertionFailure(AssertionError):
-    """An ASSERT that does not hold."""
+    """A failed ASSERT."""
 
 
 class Assertions:
-    """Each record of a topic is asserted once, in order."""
+    """Executes ASSERTs; each compares the next record of a topic."""
 
     def __init__(self, driver: SqlTestDriver) -> None:
         self._driver = driver
@@ -34,22 +34,22 @@ class Assertions:
         source = self._driver.source(statement.name)
         expected = _expected(source, statement)
         records = self._driver.records(source.topic)
-        place = self._read.get(source.topic, 0)
+        position = self._read.get(source.topic, 0)
         decoder = Decoder(source.layout, self._driver.registry)
 
         def row(number: int) -> dict[str, Any]:
-            each = records[number]
-            return decoder.row(each.key, each.value, each.timestamp, headers=each.headers)
+            record = records[number]
+            return decoder.row(record.key, record.value, record.timestamp, headers=record.headers)
 
-        if place >= len(records):
-            told = [_shown(row(number), expected) for number in range(place)][-SHOWN_MAX:]
+        if position >= len(records):
+            read = [_shown(row(number), expected) for number in range(position)][-SHOWN_MAX:]
             raise AssertionFailure(
                 "Expected another record, but all records have already been read:\n"
                 f"EXPECTED {_shown(expected, expected)}"
-                + "".join(f"\nREAD     {each}" for each in told)
+                + "".join(f"\nREAD     {row}" for row in read)
             )
-        self._read[source.topic] = place + 1
-        found = row(place)
+        self._read[source.topic] = position + 1
+        found = row(position)
         if not _matches(source, statement, expected, found):
             raise AssertionFailure(
                 "Expected record does not match actual.\n"
@@ -67,12 +67,12 @@ class Assertions:
         defined = define(wanted, lambda _: found.partitions or 1, settings).source
         if defined.schema != found.schema:
             raise _mismatch("schema", wanted.name, defined.schema, found.schema)
-        for what, one, other in _properties(defined, found):
-            if one != other:
-                raise _mismatch(what, wanted.name, one, other)
+        for what, expected, other in _properties(defined, found):
+            if expected != other:
+                raise _mismatch(what, wanted.name, expected, other)
 
 
-def _properties(wanted: Source, found: Source) -> Sequence[tuple[str, Any, Any]]:
+def _properties(wanted: DataSource, found: DataSource) -> Sequence[tuple[str, Any, Any]]:
     one, other = wanted.layout, found.layout
     return (
         ("kafka topic", wanted.topic, found.topic),
@@ -91,11 +91,11 @@ def _mismatch(what: str, name: str, expected: Any, found: Any) -> AssertionFailu
     )
 
 
-def _expected(source: Source, statement: AssertValues) -> dict[str, Any]:
-    types: dict[str, SqlType] = {each.name: each.type for each in source.schema.columns}
+def _expected(source: DataSource, statement: AssertValues) -> dict[str, Any]:
+    types: dict[str, SqlType] = {column.name: column.type for column in source.schema.columns}
     types[ROWTIME] = BIGINT
-    names = statement.columns or tuple(each.name for each in source.schema.columns)
-    unknown = [each for each in names if each not in types]
+    names = statement.columns or tuple(column.name for column in source.schema.columns)
+    unknown = [name for name in names if name not in types]
     if unknown:
         raise AssertionFailure(f"{source.name} has no column {', '.join(unknown)}.")
     if len(names) != len(statement.values):
@@ -108,18 +108,18 @@ def _expected(source: Source, statement: AssertValues) -> dict[str, Any]:
 
 
 def _matches(
-    source: Source,
+    source: DataSource,
     statement: AssertValues,
     expected: Mapping[str, Any],
     found: Mapping[str, Any],
 ) -> bool:
-    """A tombstone has its key; else all columns that are named are compared."""
+    """Compare the named columns; of a tombstone, the key."""
     if statement.tombstone != found[DELETED]:
         return False
     names = list(expected)
     if statement.tombstone:
-        keys = {each.name for each in source.schema.columns if each.role is Role.KEY}
-        names = [each for each in names if each in keys or each == ROWTIME]
+        keys = {column.name for column in source.schema.columns if column.role is Role.KEY}
+        names = [name for name in names if name in keys or name == ROWTIME]
     return all(expected[name] == found[name] for name in names)
 
 

@@ -1,11 +1,16 @@
-"""A schema registry in memory: what serdes and statements ask of one. Every schema may follow."""
+"""A schema registry in memory, for serdes and statements. All schemas are compatible."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.client.schema_registry import LATEST, RegisteredSchema, RegistryError, SchemaRegistry
+from ottla.client.schema_registry import (
+    LATEST,
+    RegisteredSchema,
+    SchemaRegistry,
+    SchemaRegistryError,
+)
 from ottla.schemas.schema_types import Reference
 
 SUBJECT_NOT_FOUND: Final = 40401
@@ -22,7 +27,7 @@ class MemoryRegistry(SchemaRegistry):
     def by_id(self, id: int, subject: str = "") -> RegisteredSchema:
         found = self._ids.get(id)
         if found is None:
-            raise RegistryError(NOT_FOUND, SCHEMA_NOT_FOUND, f"Schema {id} not found")
+            raise SchemaRegistryError(NOT_FOUND, SCHEMA_NOT_FOUND, f"Schema {id} not found")
         return found
 
     def version(
@@ -31,7 +36,7 @@ class MemoryRegistry(SchemaRegistry):
         versions = self._subjects.get(subject)
         if not versions:
             words = f"Subject '{subject}' not found."
-            raise RegistryError(NOT_FOUND, SUBJECT_NOT_FOUND, words)
+            raise SchemaRegistryError(NOT_FOUND, SUBJECT_NOT_FOUND, words)
         return versions[-1 if version == LATEST else int(version) - 1]
 
     def register(
@@ -44,11 +49,13 @@ class MemoryRegistry(SchemaRegistry):
         normalize: bool = False,
         id: int | None = None,
     ) -> RegisteredSchema:
-        """`id`: the one that it is to have."""
+        """Register a schema, with a given `id` if any."""
         present = self._present(subject, kind, text, references)
         if present is not None and id is None:
             return present
-        same = (each for each in self._ids.values() if (each.kind, each.text) == (kind, text))
+        same = (
+            schema for schema in self._ids.values() if (schema.kind, schema.text) == (kind, text)
+        )
         if id is None:
             known = next(same, None)
             id = known.id if known is not None else max(self._ids, default=0) + 1
@@ -69,22 +76,22 @@ class MemoryRegistry(SchemaRegistry):
     ) -> RegisteredSchema:
         found = self._present(subject, kind, text, references)
         if found is None:
-            raise RegistryError(NOT_FOUND, SCHEMA_NOT_FOUND, "Schema not found")
+            raise SchemaRegistryError(NOT_FOUND, SCHEMA_NOT_FOUND, "Schema not found")
         return found
 
     def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
-        return [each for each in self._subjects if each.startswith(prefix)]
+        return [subject for subject in self._subjects if subject.startswith(prefix)]
 
     def versions(self, subject: str) -> list[int]:
-        return [each.version for each in self._subjects.get(subject, ())]
+        return [version.version for version in self._subjects.get(subject, ())]
 
     def delete(
         self, subject: str, version: int | str | None = None, *, permanent: bool = False
     ) -> list[int]:
-        return [each.version for each in self._subjects.pop(subject, ())]
+        return [version.version for version in self._subjects.pop(subject, ())]
 
     def get(self, *path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """The one question that is asked in the registry's own words: subjects of an id."""
+        """The only path that is requested directly: the subjects of a schema id."""
         match path:
             case ("schemas", "ids", id_, "subjects"):
                 number = int(id_)
@@ -92,12 +99,12 @@ class MemoryRegistry(SchemaRegistry):
                 return [
                     subject
                     for subject, versions in self._subjects.items()
-                    if any(each.id == number for each in versions)
+                    if any(version.id == number for version in versions)
                 ]
-        raise RegistryError(NOT_FOUND, NOT_FOUND, f"no such page: {'/'.join(path)}")
+        raise SchemaRegistryError(NOT_FOUND, NOT_FOUND, f"no such page: {'/'.join(path)}")
 
     def close(self) -> None:
-        """There is no connection."""
+        """Nothing to close."""
 
     def _present(
         self, subject: str, kind: str, text: str, references: Sequence[Reference]
@@ -105,5 +112,10 @@ class MemoryRegistry(SchemaRegistry):
         wanted = (kind, text, tuple(references))
         versions = self._subjects.get(subject, ())
         return next(
-            (each for each in versions if (each.kind, each.text, each.references) == wanted), None
+            (
+                version
+                for version in versions
+                if (version.kind, version.text, version.references) == wanted
+            ),
+            None,
         )

@@ -1,4 +1,4 @@
-"""Topics in memory, and the cluster that they are to the SQL engine."""
+"""Topics in memory, and a TopicClient of them for the engine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from ottla.engine.records import Headers
 from ottla.rows.java.murmur2 import partition_of
-from ottla.sql.definitions import TopicWish
-from ottla.sql.engine.cluster import Cluster, TopicFacts
+from ottla.sql.definitions import SourceTopicSpec
+from ottla.sql.engine.topic_client import TopicClient, TopicProperties
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class MemoryTopic:
     name: str
     partitions: int
     records: list[MemoryRecord] = field(default_factory=list)
-    """Of all partitions, in the order in which they came."""
+    """A topic; records of all partitions are in order of arrival."""
     ends: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -43,7 +43,8 @@ class MemoryTopic:
         headers: Headers = (),
         partition: int | None = None,
     ) -> MemoryRecord:
-        """By its key, unless a partition is given; without key it goes into the first one."""
+        """Append a record. Without `partition` its key decides; without a key it goes to partition
+        0."""
         if partition is None:
             partition = 0 if key is None else partition_of(key, self.partitions)
         offset = self.ends[partition]
@@ -53,13 +54,13 @@ class MemoryTopic:
         return record
 
 
-class MemoryCluster(Cluster):
+class MemoryTopicClient(TopicClient):
     def __init__(self) -> None:
         super().__init__("memory:0")
         self.topics: dict[str, MemoryTopic] = {}
 
     def topic(self, name: str, partitions: int = 1) -> MemoryTopic:
-        """The topic of this name; it is made if there is none."""
+        """The topic of this name, which is created if it does not exist."""
         if name not in self.topics:
             self.topics[name] = MemoryTopic(name, partitions)
         return self.topics[name]
@@ -68,16 +69,16 @@ class MemoryCluster(Cluster):
         found = self.topics.get(topic)
         return None if found is None else found.partitions
 
-    def describe(self, names: Iterable[str] | None = None) -> dict[str, TopicFacts]:
+    def describe(self, names: Iterable[str] | None = None) -> dict[str, TopicProperties]:
         wanted = self.topics if names is None else names
         return {
-            name: TopicFacts(name, (1,) * self.topics[name].partitions)
+            name: TopicProperties(name, (1,) * self.topics[name].partitions)
             for name in sorted(wanted)
             if name in self.topics
         }
 
-    def make(self, wish: TopicWish) -> None:
-        self.topic(wish.name, wish.partitions)
+    def make(self, spec: SourceTopicSpec) -> None:
+        self.topic(spec.name, spec.partitions)
 
     def delete(self, topic: str) -> None:
         self.topics.pop(topic, None)
@@ -92,4 +93,4 @@ class MemoryCluster(Cluster):
         return {}
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""

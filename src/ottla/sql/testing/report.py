@@ -1,4 +1,4 @@
-"""Runs test files and prints a line for each test, with what failed below it."""
+"""Runs test files, and reports a line for each test, followed by its failure."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ottla.rows.errors import SqlError
-from ottla.sql.testing.case_files import TestCase, cases_of, run_case
+from ottla.sql.testing.sql_test_cases import SqlTestCase, cases_of, run_case
 
 
 def run_files(files: Iterable[Path], tell: Callable[[str], None], *, only: str = "") -> bool:
-    """True if no test failed."""
+    """Run the tests of files; True if none failed."""
     passed = failed = 0
     began = time.monotonic()
     for path in files:
         for case in _cases(path, tell):
             if case is not None and only not in case.name:
                 continue
-            if case is not None and _tell_of(case, path, tell):
+            if case is not None and _report(case, path, tell):
                 passed += 1
             else:
                 failed += 1
@@ -27,7 +27,7 @@ def run_files(files: Iterable[Path], tell: Callable[[str], None], *, only: str =
     return not failed
 
 
-def _cases(path: Path, tell: Callable[[str], None]) -> list[TestCase] | list[None]:
+def _cases(path: Path, tell: Callable[[str], None]) -> list[SqlTestCase] | list[None]:
     try:
         return cases_of(path)
     except SqlError as error:
@@ -35,7 +35,7 @@ def _cases(path: Path, tell: Callable[[str], None]) -> list[TestCase] | list[Non
         return [None]
 
 
-def _tell_of(case: TestCase, path: Path, tell: Callable[[str], None]) -> bool:
+def _report(case: SqlTestCase, path: Path, tell: Callable[[str], None]) -> bool:
     began = time.monotonic()
     wrong = run_case(case, path.parent)
     spent_ms = (time.monotonic() - began) * 1000

@@ -1,4 +1,4 @@
-"""A lowered query at work in this process: its tasks, and the topics between them."""
+"""TaskRun: runs a lowered query in this process, with its tasks and the topics between them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable
 
 from ottla.clock import Clock
 from ottla.engine.cells import DictCells
-from ottla.engine.failures import OnFailure
+from ottla.engine.failures import ExceptionHandler
 from ottla.engine.graph import Graph, internal_topic
-from ottla.engine.records import Input, Output
-from ottla.engine.subtopologies import SubTopology, subtopologies
-from ottla.engine.task import Prefixed, Task
+from ottla.engine.records import InputRow, OutputRow
+from ottla.engine.subtopologies import Subtopology, subtopologies
+from ottla.engine.task import PrefixTask, StreamTask
 from ottla.rows.java.murmur2 import partition_of
-from ottla.sql.lowering.copartitioning import check_copartitioned
+from ottla.sql.lowering.copartitioning import check_copartitioning
 
 
 class TaskRun:
-    """All tasks of one query. `partitions_of` tells how many partitions a topic has.
+    """All tasks of one query. `partitions_of` gives the partition count of a topic.
 
-    A record goes through every task that it has to do with before the next one comes.
+    Each record goes through all tasks that it affects before the next one is processed.
     """
 
     def __init__(
@@ -28,24 +28,24 @@ class TaskRun:
         graph: Graph,
         partitions_of: Callable[[str], int],
         clock: Clock,
-        on_failure: OnFailure,
+        on_failure: ExceptionHandler,
     ) -> None:
         self.name = name
         self._partitions_of = partitions_of
         self._clock = clock
         self._on_failure = on_failure
-        check_copartitioned(graph, partitions_of)
+        check_copartitioning(graph, partitions_of)
         self._pieces = subtopologies(graph)
-        self._tasks: dict[tuple[int, int], Task] = {}
-        self._prefixes: dict[int, list[Task]] = {
-            place: [self._task(each, 0) for each in piece.prefixes]
-            for place, piece in enumerate(self._pieces)
+        self._tasks: dict[tuple[int, int], StreamTask] = {}
+        self._prefixes: dict[int, list[StreamTask]] = {
+            index: [self._task(prefix, 0) for prefix in piece.prefixes]
+            for index, piece in enumerate(self._pieces)
         }
         self._counts = self._count()
         self._internal = {
-            internal_topic(name, each.topic): place
-            for place, piece in enumerate(self._pieces)
-            for each in piece.repartitions
+            internal_topic(name, repartition.topic): index
+            for index, piece in enumerate(self._pieces)
+            for repartition in piece.repartitions
         }
         self._offsets: dict[tuple[str, int], int] = {}
         self.topics = frozenset(
@@ -56,15 +56,15 @@ class TaskRun:
             for topic in source.topics
         )
 
-    def process(self, row: Input) -> list[Output]:
-        """One record of a topic, and all that follows from it inside of the query."""
+    def process(self, row: InputRow) -> list[OutputRow]:
+        """Process one record of a topic, with all records that follow from it within the query."""
         waiting, sent = deque((row,)), []
         while waiting:
             now = waiting.popleft()
-            for place, task_number, rows in self._work(now):
-                task = self._task_of(place, task_number)
-                for each in rows:
-                    for made in (*task.process((each,)), *task.commit()):
+            for subtopology, task_number, rows in self._work(now):
+                task = self._task_of(subtopology, task_number)
+                for input_row in rows:
+                    for made in (*task.process((input_row,)), *task.commit()):
                         if made.topic in self._internal:
                             waiting.append(self._arrived(made))
                         else:
@@ -75,63 +75,68 @@ class TaskRun:
         for task in self._tasks.values():
             task.close()
 
-    def _work(self, row: Input) -> Iterable[tuple[int, int, list[Input]]]:
-        """Which tasks take rows of it: piece, partition, rows."""
+    def _work(self, row: InputRow) -> Iterable[tuple[int, int, list[InputRow]]]:
+        """The tasks that process the record: subtopology, partition, rows."""
         if row.topic in self._internal:
             yield self._internal[row.topic], row.partition, [row]
             return
-        for place, piece in enumerate(self._pieces):
-            if any(row.topic in each.topics for each in piece.sources):
-                yield place, row.partition, [row]
-            for prefix in self._prefixes[place]:
+        for index, piece in enumerate(self._pieces):
+            if any(row.topic in source.topics for source in piece.sources):
+                yield index, row.partition, [row]
+            for prefix in self._prefixes[index]:
                 if prefix.reads(row.topic):
-                    for each in Prefixed(prefix).process((row,)):
-                        yield place, self._place(each.key, self._counts[place]), [each]
+                    for prefixed in PrefixTask(prefix).process((row,)):
+                        yield (
+                            index,
+                            self._partition_of(prefixed.key, self._counts[index]),
+                            [prefixed],
+                        )
 
-    def _arrived(self, made: Output) -> Input:
+    def _arrived(self, made: OutputRow) -> InputRow:
         count = self._counts[self._internal[made.topic]]
         partition = made.partition
         if partition is None:
-            partition = self._place(made.key, count)
+            partition = self._partition_of(made.key, count)
         at = made.topic, partition
         offset = self._offsets.get(at, 0)
         self._offsets[at] = offset + 1
         topic, key, value, timestamp, headers, _ = made
-        return Input(topic, partition, offset, timestamp, key, value, headers)
+        return InputRow(topic, partition, offset, timestamp, key, value, headers)
 
     @staticmethod
-    def _place(key: bytes | None, count: int) -> int:
+    def _partition_of(key: bytes | None, count: int) -> int:
         return 0 if key is None else partition_of(key, count)
 
     def _count(self) -> list[int]:
-        """Partitions of each piece: those of its topics, else those of whoever writes to it."""
+        """The partition counts of subtopologies: of their topics, else of those that write to
+        them."""
         counts: list[int] = []
         for piece in self._pieces:
             parts = [piece, *piece.prefixes]
-            topics = [topic for part in parts for each in part.sources for topic in each.topics]
-            own = [topic for each in piece.sources for topic in each.topics]
+            topics = [topic for part in parts for source in part.sources for topic in source.topics]
+            own = [topic for source in piece.sources for topic in source.topics]
             counts.append(max(map(self._partitions_of, own or topics), default=0))
         for _ in self._pieces:
-            for place, piece in enumerate(self._pieces):
-                if not counts[place]:
-                    names = {each.name for each in piece.repartitions}
+            for index, piece in enumerate(self._pieces):
+                if not counts[index]:
+                    names = {repartition.name for repartition in piece.repartitions}
                     writers = [
                         counts[number]
                         for number, other in enumerate(self._pieces)
-                        if any(each.name in names for each in other.rekeyed)
+                        if any(node.name in names for node in other.rekeyed)
                     ]
-                    counts[place] = max(writers, default=0)
-        return [each or 1 for each in counts]
+                    counts[index] = max(writers, default=0)
+        return [count or 1 for count in counts]
 
-    def _task_of(self, place: int, number: int) -> Task:
-        found = self._tasks.get((place, number))
+    def _task_of(self, subtopology: int, number: int) -> StreamTask:
+        found = self._tasks.get((subtopology, number))
         if found is None:
-            found = self._tasks[place, number] = self._task(self._pieces[place], number)
+            found = self._tasks[subtopology, number] = self._task(self._pieces[subtopology], number)
         return found
 
-    def _task(self, piece: SubTopology, number: int) -> Task:
+    def _task(self, piece: Subtopology, number: int) -> StreamTask:
         cells: dict[str, DictCells] = {}
-        return Task(
+        return StreamTask(
             piece,
             number,
             lambda name: cells.setdefault(name, DictCells()),

@@ -1,4 +1,4 @@
-"""A topology that runs: on Spark, from start to close.
+"""Runs a topology on Spark, from start to close.
 
 with Application(topology, application_id="counts", bootstrap_servers="localhost:9092") as app:
     app.start()
@@ -25,19 +25,23 @@ from ottla.engine.graph import Graph, changelog_topic
 from ottla.engine.state_folder import state_folder
 from ottla.errors import KafkaError
 from ottla.queries import group_progress as progress
-from ottla.queries.application_topics import Piece, internal_topics, prepare
-from ottla.queries.cluster import Cluster, delete_topics
+from ottla.queries.application_topics import (
+    PreparedSubtopology,
+    internal_topics,
+    prepare_application_topics,
+)
+from ottla.queries.cluster import KafkaCluster, delete_topics
 from ottla.queries.failures import QueryFailure, failure_of
-from ottla.queries.lifecycle import Recovery, Report
+from ottla.queries.lifecycle import Recovery, StatusReport
 from ottla.queries.query_run import QueryRun
 from ottla.queries.specification import Cancelled, QuerySpecification
-from ottla.queries.starting_positions import Start
-from ottla.queries.states import QueryState, State
+from ottla.queries.starting_positions import SubtopologyStart
+from ottla.queries.states import QueryState, QueryStatus
 from ottla.queries.supervisor import SupervisedQuery, Supervisor
 from ottla.queries.task_runtime import TaskRuntime
 from ottla.spark.checkpoints import Position
-from ottla.spark.sink.decisions import OLDER
-from ottla.streams.run.questions import InvalidStateStore, ReadOnlyStore
+from ottla.spark.sink.commit_log import OLDER
+from ottla.streams.run.read_only_store import InvalidStateStore, ReadOnlyStore
 from ottla.streams.run.settings import settings_of
 
 if TYPE_CHECKING:
@@ -46,7 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.streams")
 
 STATE_DIR: Final = "./streams-state"
-TELL_S: Final = 5.0
+COMMIT_S: Final = 5.0
 CLOSE_S: Final = 60.0
 
 
@@ -67,10 +71,10 @@ ENDING: Final = (*OVER, ApplicationState.PENDING_SHUTDOWN, ApplicationState.PEND
 
 
 class Reaction(StrEnum):
-    """What an uncaught exception handler answers."""
+    """The answer of an uncaught exception handler."""
 
     REPLACE_THREAD = "REPLACE_THREAD"
-    """The sub-topology is started again, where it was."""
+    """Restarts the sub-topology where it stopped."""
     SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
     SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
 
@@ -81,7 +85,7 @@ class HasGraph(Protocol):
 
 
 StateListener = Callable[[ApplicationState, ApplicationState], None]
-"""Given the new state and the old one."""
+"""Takes the new and the old state."""
 UncaughtHandler = Callable[[Exception], Reaction]
 
 
@@ -90,8 +94,8 @@ def shut_down(error: Exception) -> Reaction:
 
 
 class Application:
-    """`config` has Kafka's names, and Spark's (`spark.*`). `spark` gives a session; without it one
-    is started for `master`, or for the Spark Connect server `remote`."""
+    """`config` has Kafka's names, and Spark's (`spark.*`). `spark` returns a session; without it,
+    one is started for `master`, or for the Spark Connect server `remote`."""
 
     def __init__(
         self,
@@ -111,16 +115,16 @@ class Application:
         self.error: Exception | None = None
         self._settings = settings_of(config or {})
         self._graph = topology.graph.configured(self._settings.serdes)
-        self._cluster = Cluster(bootstrap_servers, self._settings.client)
-        self._home = Path(state_dir).absolute() / application_id
-        wishes = self._settings.spark
-        given = spark or (lambda: _started(application_id, master, remote, wishes))
+        self._cluster = KafkaCluster(bootstrap_servers, self._settings.client)
+        self._state_dir = Path(state_dir).absolute() / application_id
+        spark_settings = self._settings.spark
+        given = spark or (lambda: _started(application_id, master, remote, spark_settings))
         self._supervisor = Supervisor(application_id)
         self._runtime = TaskRuntime(
             application_id,
             given,
             self._cluster,
-            self._home,
+            self._state_dir,
             self._settings,
             self._supervisor.triggers,
         )
@@ -130,44 +134,44 @@ class Application:
         self._lock = threading.Lock()
         self._state = ApplicationState.CREATED
         self._changed = threading.Condition()
-        self._pieces: list[Piece] = []
+        self._pieces: list[PreparedSubtopology] = []
         self._queries: dict[int, SupervisedQuery] = {}
         self._stores: dict[str, ReadOnlyStore] = {}
-        self._told: Position = {}
-        self._committed = progress.Committed()
+        self._committed_positions: Position = {}
+        self._committed = progress.GroupProgress()
         self._stopping = False
         self._wake = threading.Event()
-        """A query is in another state, or the application is to end."""
+        """Set when a query has changed its state, or when the application should end."""
         self._thread = threading.Thread(
             target=self._run, name=f"streams {application_id}", daemon=True
         )
 
-    # Its life
+    # Lifecycle
 
     @property
     def state(self) -> ApplicationState:
         return self._state
 
     def start(self) -> Self:
-        """Returns at once, but for what can be known to be wrong now: a setting, a topic, a state
-        that is not there."""
+        """Starts in the background. Raises errors that show at once: settings, missing topics, lost
+        state."""
         with self._lock:
             if self._state is not ApplicationState.CREATED:
                 raise StreamsError("The client is either already started or already stopped")
             if self._is_jvm_ours:
                 self._runtime.warm_up()
             replicas = self._settings.replicas
-            self._pieces = prepare(
+            self._pieces = prepare_application_topics(
                 self._graph, self.application_id, self._cluster, replicas=replicas
             )
-            self._committed = progress.committed(self._cluster, self.application_id)
+            self._committed = progress.read_progress(self._cluster, self.application_id)
             self._runtime.beginning.check(self._pieces, self._committed)
             self._set(ApplicationState.REBALANCING)
             self._thread.start()
         return self
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
-        """Ends at the border of a batch where it can; False: the time was not enough."""
+        """Stops, between two batches if possible; False after the timeout."""
         with self._lock:
             if self._state is ApplicationState.CREATED:
                 self._set(ApplicationState.NOT_RUNNING)
@@ -183,24 +187,24 @@ class Application:
         return not self._thread.is_alive()
 
     def wait(self, *states: ApplicationState, timeout_s: float | None = None) -> ApplicationState:
-        """Until it is in one of these states, or has ended."""
+        """Waits until it is in one of these states or has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self._state in (*states, *OVER), timeout_s)
         return self._state
 
     def cleanup(self) -> None:
-        """Deletes its state on this machine: it is restored from its topics with the next start.
-        To begin anew, run kafka-streams-application-reset as well."""
+        """Deletes the local state, which the next start restores from changelog topics. To start
+        from scratch, run kafka-streams-application-reset as well."""
         if self._state not in (ApplicationState.CREATED, *OVER):
             raise StreamsError("Cannot clean up while running.")
-        shutil.rmtree(self._home, ignore_errors=True)
-        if self._settings.state_place:
-            state_folder(self._settings.state_place).delete(self.application_id)
+        shutil.rmtree(self._state_dir, ignore_errors=True)
+        if self._settings.state_folder:
+            state_folder(self._settings.state_folder).delete(self.application_id)
 
-    # What it knows
+    # Stores and metrics
 
     def store(self, name: str) -> ReadOnlyStore:
-        """A store to be asked: get, range, all; fetch for windows and sessions."""
+        """A read-only store: get, range, all; fetch for windows and sessions."""
         spec = self._graph.stores.get(name)
         if spec is None or not spec.changelog:
             raise InvalidStateStore(
@@ -217,11 +221,11 @@ class Application:
 
     @property
     def stores(self) -> list[str]:
-        """Those that can be asked."""
+        """The names of the stores that can be queried."""
         return [name for name, spec in self._graph.stores.items() if spec.changelog]
 
     def metrics(self) -> dict[int, QueryState]:
-        """By sub-topology: state, cause, restarts, rows of the last batch, lag, rate, duration."""
+        """By sub-topology: status, cause, restarts, rows of the last batch, lag, rate, duration."""
         return {number: query.state() for number, query in list(self._queries.items())}
 
     def __enter__(self) -> Self:
@@ -247,42 +251,42 @@ class Application:
                 query.begin()
             self._watch()
         except Exception as error:
-            log.exception("application %s can't run", self.application_id)
+            log.exception("Application %s failed", self.application_id)
             self._fail(error)
         self._supervisor.close()
         self._runtime.close()
-        self._tell()
+        self._commit_progress()
         with self._lock:
             failed = self._state is ApplicationState.PENDING_ERROR
             self._set(ApplicationState.ERROR if failed else ApplicationState.NOT_RUNNING)
 
     def _watch(self) -> None:
-        """Until it is to end: its state is that of its queries."""
-        tell_s = time.monotonic() + TELL_S
+        """Derives the application's state from its queries until it should end."""
+        commit_s = time.monotonic() + COMMIT_S
         while not self._stopping:
-            self._wake.wait(max(tell_s - time.monotonic(), 0.0))
+            self._wake.wait(max(commit_s - time.monotonic(), 0.0))
             self._wake.clear()
-            runs = all(query.phase is State.RUNNING for query in self._queries.values())
+            runs = all(query.phase is QueryStatus.RUNNING for query in self._queries.values())
             with self._lock:
                 if self._state not in ENDING:
                     self._set(ApplicationState.RUNNING if runs else ApplicationState.REBALANCING)
-            if time.monotonic() >= tell_s:
-                self._tell()
-                tell_s = time.monotonic() + TELL_S
+            if time.monotonic() >= commit_s:
+                self._commit_progress()
+                commit_s = time.monotonic() + COMMIT_S
 
     def _end_soon(self) -> None:
         self._stopping = True
         self._wake.set()
 
     def react(self, failure: QueryFailure) -> Recovery:
-        """What becomes of a sub-topology that has failed for good; anything but another try of it
-        is the end of all of them."""
+        """Asks the handler about a sub-topology that has failed for good. Any answer but
+        REPLACE_THREAD ends all sub-topologies."""
         error: Exception = StreamsError(failure.cause)
         try:
             if self._handler(error) is Reaction.REPLACE_THREAD:
                 return Recovery.WITH_BACK_OFF
         except Exception as reason:
-            log.exception("the uncaught exception handler of %s failed", self.application_id)
+            log.exception("Application %s: uncaught exception handler failed", self.application_id)
             error = reason
         self._fail(error)
         self._end_soon()
@@ -294,43 +298,51 @@ class Application:
             if self._state not in ENDING:
                 self._set(ApplicationState.PENDING_ERROR)
 
-    def _tell(self) -> None:
-        """The group shows how far we are; nothing depends on it."""
+    def _commit_progress(self) -> None:
+        """Commits the progress to the group, for tools that show its lag."""
         position: Position = {}
         for piece in self._pieces:
             position |= self._runtime.checkpoint(piece).position()
-        new = {topic: each for topic, each in position.items() if self._told.get(topic) != each}
+        new = {
+            topic: offsets
+            for topic, offsets in position.items()
+            if self._committed_positions.get(topic) != offsets
+        }
         try:
-            progress.tell(self._cluster, self.application_id, new)
+            progress.commit_progress(self._cluster, self.application_id, new)
             internal = [topic for piece in self._pieces for topic in piece.internal]
-            progress.purge(self._cluster, [each for each in internal if each in new], position)
-            self._told |= new
+            progress.purge_repartition_topics(
+                self._cluster, [topic for topic in internal if topic in new], position
+            )
+            self._committed_positions |= new
         except (KafkaError, OSError) as error:
-            log.warning("application %s: offsets are not told: %s", self.application_id, error)
+            log.warning("Application %s: failed to commit offsets: %s", self.application_id, error)
 
     def _set(self, state: ApplicationState) -> None:
-        """With the lock held."""
+        """Call with the lock held."""
         before = self._state
         if before is state:
             return
         with self._changed:
             self._state = state
             self._changed.notify_all()
-        log.info("application %s: %s", self.application_id, state)
+        log.info(
+            "Application %s: state transition from %s to %s", self.application_id, before, state
+        )
         if self._listener is not None:
             try:
                 self._listener(state, before)
             except Exception:
-                log.exception("the state listener of %s failed", self.application_id)
+                log.exception("Application %s: state listener failed", self.application_id)
 
 
 class SubtopologyQuery(QuerySpecification):
-    """A sub-topology: `react` decides what becomes of it when it fails for good."""
+    """The query of a sub-topology; `react` is called when it fails for good."""
 
     def __init__(
         self,
-        piece: Piece,
-        start: Start,
+        piece: PreparedSubtopology,
+        start: SubtopologyStart,
         runtime: TaskRuntime,
         react: Callable[[QueryFailure], Recovery],
         changed: Callable[[], None],
@@ -348,17 +360,19 @@ class SubtopologyQuery(QuerySpecification):
     def failed(self, error: Exception) -> QueryFailure:
         found = failure_of(error)
         runtime = self._runtime
-        return replace(found, cause=words_of(found.cause, runtime.application_id, runtime.home))
+        return replace(
+            found, cause=words_of(found.cause, runtime.application_id, runtime.state_dir)
+        )
 
     def recover(self, failure: QueryFailure) -> Recovery:
         return self._react(failure)
 
-    def reported(self, report: Report) -> None:
+    def reported(self, report: StatusReport) -> None:
         self._changed()
 
 
-def reset_topics(cluster: Cluster, application_id: str) -> list[str]:
-    """Deletes the internal topics of an application that does not run; their names."""
+def reset_topics(cluster: KafkaCluster, application_id: str) -> list[str]:
+    """Deletes the internal topics of a stopped application and returns their names."""
     with cluster.admin() as admin:
         found = internal_topics(application_id, admin.topics.names())
     delete_topics(cluster, found)
@@ -380,13 +394,13 @@ def _started(
     )
 
 
-def words_of(cause: str, application_id: str, home: Path) -> str:
-    """Without what Spark has put around it, and without the words of Spark's sink."""
+def words_of(cause: str, application_id: str, state_dir: Path) -> str:
+    """The cause without Spark's wrapping, and in an application's words instead of the sink's."""
     if OLDER in cause:
         return (
-            f"{home} is older than what application {application_id} has written: another instance"
-            " has taken over, or this is a copy of former days. Run one instance at a time; delete"
-            " the directory, and the state is restored from topics."
+            f"{state_dir} is behind the output of application {application_id}: another instance"
+            " has taken over, or this is an old copy. Run one instance at a time; delete the"
+            " directory, and the state is restored from topics."
         )
     found = re.search(r"StreamsError: (.*?)(?: \(\[|$)", cause)
     return found[1] if found else cause

@@ -1,6 +1,6 @@
-"""A job: a Python file that has a topology, or a function `topology()` that makes one.
+"""A job: a Python file with a topology, or with a function `topology()` that returns one.
 
-It may also say `application_id = "..."` and `config = {...}`, with Kafka's names.
+It may also set `application_id = "..."` and `config = {...}`, with Kafka's names.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ottla.streams.topology import Topology
 
 
 class JobError(Exception):
-    """A file that is no job; the sentence says why."""
+    """The file is not a job; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class StreamsJob:
     topology: Topology
     application_id: str
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -34,22 +34,22 @@ class Job:
         return self.topology.graph
 
 
-def load(path: Path) -> Job:
+def load(path: Path) -> StreamsJob:
     module = _imported(path)
     config = getattr(module, "config", {})
     if not isinstance(config, Mapping):
         raise JobError(f"{path}: config is a mapping of settings, not {config!r}")
     name = getattr(module, "application_id", None) or config.get("application.id") or path.stem
-    return Job(_topology(module, path), str(name), config)
+    return StreamsJob(_topology(module, path), str(name), config)
 
 
 def _imported(path: Path) -> ModuleType:
-    """Its functions travel to Spark's workers as they are: nobody there could import the file."""
+    """Pickles the module's functions by value, because Spark's workers can't import the file."""
     if not path.is_file():
         raise JobError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise JobError(f"{path} is no Python file: its name must end with .py")
+        raise JobError(f"{path} is not a Python file: its name must end with .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent.resolve()))
@@ -61,14 +61,14 @@ def _imported(path: Path) -> ModuleType:
 
 
 def _carried_out(path: Path, code: Callable[[], Any]) -> Any:
-    """Code of the job's author: what is wrong in it is shown as far as it is theirs."""
+    """Runs the job's code; an error shows only the part of the traceback in that file."""
     try:
         return code()
     except (JobError, TopologyError):
         raise
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        mine = [at for at, each in enumerate(frames) if Path(each.filename) == path.absolute()]
+        mine = [at for at, frame in enumerate(frames) if Path(frame.filename) == path.absolute()]
         theirs = frames[mine[0] :] if mine else []
         where = "".join(traceback.format_list(theirs))
         what = "".join(traceback.format_exception_only(error)).rstrip()
@@ -80,13 +80,13 @@ def _topology(module: ModuleType, path: Path) -> Topology:
     if callable(made) and not isinstance(made, Topology):
         made = _carried_out(path, made)
     if made is None:
-        found = [each for each in vars(module).values() if isinstance(each, Topology)]
+        found = [value for value in vars(module).values() if isinstance(value, Topology)]
         if len(found) == 1:
             return found[0]
         if len(found) > 1:
-            raise JobError(f"{path} has {len(found)} topologies: call one of them topology")
+            raise JobError(f"{path} has {len(found)} topologies: name one of them topology")
     if not isinstance(made, Topology):
         raise JobError(
-            f"{path} has no topology: topology = Topology(), or a function topology() that makes it"
+            f"{path} has no topology: define topology = Topology(), or a function topology()"
         )
     return made

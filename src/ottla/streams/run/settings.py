@@ -1,4 +1,4 @@
-"""Kafka's names for what an application can be told."""
+"""The configuration of an application, by Kafka Streams' names."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 from ottla.client.security import is_security
 from ottla.client.serdes.serde_settings import is_serde_setting, serde_settings
 from ottla.engine.failures import (
+    ExceptionHandler,
     FailureKind,
-    OnFailure,
     dead_letters,
     fail,
     log_and_continue,
@@ -31,7 +31,7 @@ HANDLERS: Final = {
     "defaultproductionexceptionhandler": fail,
 }
 KINDS: Final = {
-    # The names that Kafka had first; the later ones win.
+    # Kafka's deprecated names come first, so that the current ones win.
     "default.deserialization.exception.handler": FailureKind.DESERIALIZATION,
     "default.production.exception.handler": FailureKind.PRODUCTION,
     "deserialization.exception.handler": FailureKind.DESERIALIZATION,
@@ -57,7 +57,7 @@ KNOWN: Final = (
     "statestore.local.dir",
     "statestore.memory.max.bytes",
 )
-# Settings of Kafka Streams for what Spark does here, or nobody.
+# Settings of Kafka Streams for what Spark does here, or what does not exist here.
 ELSEWHERE: Final = frozenset(
     {
         "application.server",
@@ -79,12 +79,12 @@ ELSEWHERE: Final = frozenset(
 )
 
 
-class ConfigError(ValueError):
-    """A setting that can't be; the sentence says which, and what it may be."""
+class StreamsConfigError(ValueError):
+    """An invalid setting; the message names it and its valid values."""
 
 
 def settings_of(config: Mapping[str, Any]) -> ApplicationSettings:
-    """From Kafka's names; what is for producers and consumers alike goes to both."""
+    """Reads Kafka's names; client settings apply to producers and consumers alike."""
     spark = {name: str(value) for name, value in config.items() if name.startswith(SPARK)}
     client = {
         _of_clients(name): value
@@ -105,7 +105,7 @@ def settings_of(config: Mapping[str, Any]) -> ApplicationSettings:
         caching=int(cache) > 0,
         memory_bytes_max=MEMORY_BYTES_MAX if memory is None else memory,
         local_folder=str(config.get("statestore.local.dir", "")),
-        state_place=str(config.get("state.dir", "")),
+        state_folder=str(config.get("state.dir", "")),
         interval_ms=_number(config, "commit.interval.ms"),
         batch_records_max=_number(config, "max.poll.records") or BATCH_RECORDS_MAX,
         replicas=replicas if replicas > 0 else None,
@@ -117,22 +117,22 @@ def settings_of(config: Mapping[str, Any]) -> ApplicationSettings:
 
 
 def _of_clients(name: str) -> str:
-    """`producer.sasl.mechanism` is `sasl.mechanism`: the connections here are all of one kind. What
-    has a prefix wins."""
+    """`producer.sasl.mechanism` -> `sasl.mechanism`: all connections share the security settings. A
+    prefixed setting wins."""
     plain = CLIENTS.sub("", name)
     return plain if is_security(plain) else name
 
 
 def _check_names(client: Mapping[str, Any]) -> None:
-    """Whatever looks like a setting of Streams with a slip of the pen."""
+    """Raises StreamsConfigError for a likely misspelling of a Streams setting."""
     for name in client:
         hint = did_you_mean(name, KNOWN, alike=0.88)
         if hint:
-            raise ConfigError(f"there is no setting {name}{hint}")
+            raise StreamsConfigError(f"there is no setting {name}{hint}")
 
 
-def _handlers(config: Mapping[str, Any]) -> dict[FailureKind, OnFailure]:
-    """With a dead letter topic, what would be logged and left out goes there as well."""
+def _handlers(config: Mapping[str, Any]) -> dict[FailureKind, ExceptionHandler]:
+    """With a dead letter queue, records that a handler would log and skip also go there."""
     found = {kind: _handler(config, name) for name, kind in KINDS.items() if name in config}
     topic = config.get(DEAD_LETTERS)
     if topic:
@@ -144,21 +144,21 @@ def _handlers(config: Mapping[str, Any]) -> dict[FailureKind, OnFailure]:
     return {kind: handler for kind, handler in found.items() if handler is not fail}
 
 
-def _handler(config: Mapping[str, Any], name: str) -> OnFailure:
+def _handler(config: Mapping[str, Any], name: str) -> ExceptionHandler:
     wanted = config[name]
     if callable(wanted):
-        handler: OnFailure = wanted
+        handler: ExceptionHandler = wanted
         return handler
     word = str(wanted).rpartition(".")[2].lower()
     if word not in HANDLERS:
-        raise ConfigError(f"{name} is a function, 'fail' or 'continue', not {wanted!r}")
+        raise StreamsConfigError(f"{name} must be a function, 'fail' or 'continue', not {wanted!r}")
     return HANDLERS[word]
 
 
 def _one_of(config: Mapping[str, Any], name: str, words: tuple[str, ...]) -> str:
     word = str(config.get(name, words[0])).lower()
     if word not in words:
-        raise ConfigError(f"{name} is one of {', '.join(words)}, not {word!r}")
+        raise StreamsConfigError(f"{name} must be one of {', '.join(words)}, not {word!r}")
     return word
 
 
@@ -167,5 +167,5 @@ def _number(config: Mapping[str, Any], name: str) -> int | None:
         return None
     text = str(config[name])
     if not text.isdigit():
-        raise ConfigError(f"{name} is a number, not {text!r}")
+        raise StreamsConfigError(f"{name} must be a number, not {text!r}")
     return int(text)

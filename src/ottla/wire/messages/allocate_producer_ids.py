@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar
 
-from ottla.wire.primitives import READ_ERRORS, Buffer, MalformedError, Message, Writer, skip_tags
+from ottla.wire.fields import READ_ERRORS, Buffer, MalformedError, Message, Writer, skip_tags
 
 _IHQI = Struct(">ihqi")
 _IQ = Struct(">iq")

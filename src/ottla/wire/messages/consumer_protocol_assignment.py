@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ottla.wire.primitives import (
+from ottla.wire.fields import (
     READ_ERRORS,
     Buffer,
     MalformedError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar
 
-from ottla.wire.primitives import (
+from ottla.wire.fields import (
     READ_ERRORS,
     Buffer,
     MalformedError,

@@ -1,1 +1,1 @@
-"""Records to an HTTP service, with the settings of Confluent's HTTP sink."""
+"""The HTTP sink, with the settings of Confluent's."""

@@ -1,4 +1,4 @@
-"""Requests over one kept connection for each host, sent again where it may help."""
+"""HTTP requests over one persistent connection per host, with retries."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ BACKOFF_S_MAX: Final = 60.0
 UNAUTHORIZED: Final = 401
 
 
-class Refused(ConnectException):
-    """The service answered, and not well; or it did not answer."""
+class HttpRequestError(ConnectException):
+    """The service answered with an error status, or not at all."""
 
     def __init__(self, text: str, status: int | None = None) -> None:
         super().__init__(text)
         self.status = status
 
 
-class Service:
+class HttpService:
     def __init__(
         self,
         settings: Mapping[str, Any],
@@ -37,34 +37,34 @@ class Service:
     ) -> None:
         self._settings = settings
         self._sleep = sleep
-        self._again = codes_of(settings["retry.on.status.codes"])
+        self._retried_codes = codes_of(settings["retry.on.status.codes"])
         self._headers = headers_of(settings)
-        self._lines: dict[tuple[str, str], http.client.HTTPConnection] = {}
+        self._connections: dict[tuple[str, str], http.client.HTTPConnection] = {}
         self._token: str | None = None
 
     def send(self, method: str, url: str, body: bytes | None) -> None:
-        """Raises Refused when all tries are used up, or another would not help."""
+        """Raises HttpRequestError when retries are used up or cannot help."""
         retries = self._settings["max.retries"]
         for attempt in range(retries + 1):
             try:
                 self._send_once(method, url, body, self._authorized())
                 return
-            except Refused as error:
+            except HttpRequestError as error:
                 if error.status == UNAUTHORIZED:
-                    self._token = None  # it may have run out
-                if attempt == retries or not self._helps(error.status):
+                    self._token = None  # it may have expired
+                if attempt == retries or not self._is_retriable(error.status):
                     raise
             self._sleep(self._backoff_s(attempt))
 
     def close(self) -> None:
-        for line in self._lines.values():
-            line.close()
-        self._lines.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
-    def _helps(self, status: int | None) -> bool:
+    def _is_retriable(self, status: int | None) -> bool:
         if status is None:
             return True
-        return any(first <= status <= last for first, last in self._again)
+        return any(first <= status <= last for first, last in self._retried_codes)
 
     def _backoff_s(self, attempt: int) -> float:
         base_s: float = self._settings["retry.backoff.ms"] / 1000
@@ -75,35 +75,39 @@ class Service:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> bytes:
         parts = urlsplit(url)
-        place = (parts.scheme, parts.netloc)
+        origin = (parts.scheme, parts.netloc)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        line = self._line(place)
+        connection = self._connection(origin)
         try:
-            line.request(method, target, body, dict(headers))
-            if line.sock is not None:
-                line.sock.settimeout(self._settings["http.request.timeout.ms"] / 1000)
-            answer = line.getresponse()
+            connection.request(method, target, body, dict(headers))
+            if connection.sock is not None:
+                connection.sock.settimeout(self._settings["http.request.timeout.ms"] / 1000)
+            answer = connection.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            line.close()
-            self._lines.pop(place, None)
-            raise Refused(f"{method} {url}: {error or type(error).__name__}") from error
+            connection.close()
+            self._connections.pop(origin, None)
+            raise HttpRequestError(f"{method} {url}: {error or type(error).__name__}") from error
         if 200 <= answer.status < 300:
             return content
         shown = content[:BODY_BYTES_SHOWN].decode(errors="replace")
-        raise Refused(f"{method} {url}: {answer.status} {answer.reason}: {shown}", answer.status)
+        raise HttpRequestError(
+            f"{method} {url}: {answer.status} {answer.reason}: {shown}", answer.status
+        )
 
-    def _line(self, place: tuple[str, str]) -> http.client.HTTPConnection:
-        line = self._lines.get(place)
-        if line is None:
+    def _connection(self, origin: tuple[str, str]) -> http.client.HTTPConnection:
+        connection = self._connections.get(origin)
+        if connection is None:
             timeout = self._settings["http.connect.timeout.ms"] / 1000
-            if place[0] == "https":
+            if origin[0] == "https":
                 context = _tls(self._settings)
-                line = http.client.HTTPSConnection(place[1], timeout=timeout, context=context)
+                connection = http.client.HTTPSConnection(
+                    origin[1], timeout=timeout, context=context
+                )
             else:
-                line = http.client.HTTPConnection(place[1], timeout=timeout)
-            self._lines[place] = line
-        return line
+                connection = http.client.HTTPConnection(origin[1], timeout=timeout)
+            self._connections[origin] = connection
+        return connection
 
     def _authorized(self) -> dict[str, str]:
         settings, kind = self._settings, self._settings["auth.type"].upper()
@@ -133,17 +137,21 @@ class Service:
         try:
             return str(json.loads(content)[settings["oauth2.token.property"]])
         except (ValueError, KeyError, TypeError) as error:
-            raise Refused(f"{settings['oauth2.token.url']} gave no token: {error!r}") from error
+            raise HttpRequestError(
+                f"{settings['oauth2.token.url']} gave no token: {error!r}"
+            ) from error
 
 
 def headers_of(settings: Mapping[str, Any]) -> dict[str, str]:
     kind = "application/json" if settings["request.body.format"] == "json" else "text/plain"
     found = {"Content-Type": kind}
-    for each in filter(None, settings["headers"].split(settings["header.separator"])):
-        name, colon, value = each.partition(":")
+    for header in filter(None, settings["headers"].split(settings["header.separator"])):
+        name, colon, value = header.partition(":")
         if not colon:
-            raise ConnectException(f"headers: {each} is not name:value")
-        for known in [one for one in found if one.lower() == name.strip().lower()]:
+            raise ConnectException(f"headers: {header} is not name:value")
+        for known in [
+            other_name for other_name in found if other_name.lower() == name.strip().lower()
+        ]:
             del found[known]
         found[name.strip()] = value.strip()
     return found

@@ -26,7 +26,7 @@ def _request(config: ConfigDef) -> ConfigDef:
     return (
         config.define(
             *("http.api.url", ConfigType.STRING), importance=HIGH, group=group,
-            doc="Where to send to; ${topic}, ${key} and ${field} stand for a record's own.",
+            doc="The URL; may contain ${topic}, ${key} and ${field} of the record.",
             validator=_url,
         )
         .define(
@@ -35,39 +35,39 @@ def _request(config: ConfigDef) -> ConfigDef:
         )
         .define(
             *("headers", ConfigType.STRING, "", HIGH),
-            "Headers of a request, name:value, separated by header.separator.", group=group,
+            "Request headers, name:value, separated by header.separator.", group=group,
         )
-        .define("header.separator", ConfigType.STRING, "|", HIGH, "Between headers.", group=group)
+        .define("header.separator", ConfigType.STRING, "|", HIGH, "Separates headers.", group=group)
         .define(
             *("http.connect.timeout.ms", ConfigType.INT, 30000, MEDIUM),
-            "Time to connect.", group=group, validator=at_least(1),
+            "The timeout for connecting.", group=group, validator=at_least(1),
         )
         .define(
             *("http.request.timeout.ms", ConfigType.INT, 30000, MEDIUM),
-            "Time for an answer.", group=group, validator=at_least(1),
+            "The timeout for the response.", group=group, validator=at_least(1),
         )
         .define(
             *("auth.type", ConfigType.STRING, "NONE", HIGH),
             "NONE, BASIC or OAUTH2.", group=group,
             validator=one_of_any_case("NONE", "BASIC", "OAUTH2"),
         )
-        .define("connection.user", ConfigType.STRING, "", MEDIUM, "Of BASIC.", group=group)
-        .define("connection.password", ConfigType.PASSWORD, "", MEDIUM, "Of BASIC.", group=group)
-        .define("oauth2.token.url", ConfigType.STRING, "", MEDIUM, "Of OAUTH2.", group=group)
-        .define("oauth2.client.id", ConfigType.STRING, "", MEDIUM, "Of OAUTH2.", group=group)
-        .define("oauth2.client.secret", ConfigType.PASSWORD, "", MEDIUM, "Secret.", group=group)
-        .define("oauth2.client.scope", ConfigType.STRING, "", LOW, "Of OAUTH2.", group=group)
+        .define("connection.user", ConfigType.STRING, "", MEDIUM, "For BASIC.", group=group)
+        .define("connection.password", ConfigType.PASSWORD, "", MEDIUM, "For BASIC.", group=group)
+        .define("oauth2.token.url", ConfigType.STRING, "", MEDIUM, "For OAUTH2.", group=group)
+        .define("oauth2.client.id", ConfigType.STRING, "", MEDIUM, "For OAUTH2.", group=group)
+        .define("oauth2.client.secret", ConfigType.PASSWORD, "", MEDIUM, "Its secret.", group=group)
+        .define("oauth2.client.scope", ConfigType.STRING, "", LOW, "For OAUTH2.", group=group)
         .define(
             *("oauth2.token.property", ConfigType.STRING, "access_token", LOW),
-            "The property of the answer that is the token.", group=group,
+            "The property of the response that holds the token.", group=group,
         )
         .define(
             *("https.ssl.verify", ConfigType.BOOLEAN, True, MEDIUM),
-            "Whether certificates are checked.", group=group,
+            "Whether to verify certificates.", group=group,
         )
         .define(
             *("https.ssl.truststore.location", ConfigType.STRING, "", MEDIUM),
-            "A PEM file of certificates to trust, besides the system's.", group=group,
+            "A PEM file of trusted certificates, in addition to the system's.", group=group,
         )
     )  # fmt: skip
 
@@ -77,41 +77,41 @@ def _body(config: ConfigDef) -> ConfigDef:
     return (
         config.define(
             *("request.body.format", ConfigType.STRING, "string", MEDIUM),
-            "string: a value's text; json: structs and maps as JSON.", group=group,
+            "string: the value's text; json: structs and maps as JSON.", group=group,
             validator=one_of("string", "json"),
         )
         .define(
             *("batch.max.size", ConfigType.INT, 1, HIGH),
-            "Records of one request.", group=group, validator=at_least(1),
+            "The maximum number of records in one request.", group=group, validator=at_least(1),
         )
-        .define("batch.prefix", ConfigType.STRING, "", HIGH, "Before them.", group=group)
-        .define("batch.suffix", ConfigType.STRING, "", HIGH, "Behind them.", group=group)
-        .define("batch.separator", ConfigType.STRING, ",", HIGH, "Between them.", group=group)
+        .define("batch.prefix", ConfigType.STRING, "", HIGH, "Before the records.", group=group)
+        .define("batch.suffix", ConfigType.STRING, "", HIGH, "After the records.", group=group)
+        .define("batch.separator", ConfigType.STRING, ",", HIGH, "Between records.", group=group)
         .define(
             *("batch.json.as.array", ConfigType.BOOLEAN, False, HIGH),
-            "With json: always an array.", group=group,
+            "Whether json always sends an array.", group=group,
         )
-        .define("regex.patterns", ConfigType.STRING, "", MEDIUM, "In bodies.", group=group)
-        .define("regex.replacements", ConfigType.STRING, "", MEDIUM, "By what.", group=group)
-        .define("regex.separator", ConfigType.STRING, "~", MEDIUM, "Between them.", group=group)
+        .define("regex.patterns", ConfigType.STRING, "", MEDIUM, "Replaced in bodies.", group=group)
+        .define("regex.replacements", ConfigType.STRING, "", MEDIUM, "For them.", group=group)
+        .define("regex.separator", ConfigType.STRING, "~", MEDIUM, "Between both.", group=group)
     )  # fmt: skip
 
 
-def _trouble(config: ConfigDef) -> ConfigDef:
+def _retries(config: ConfigDef) -> ConfigDef:
     group = "Retries"
     return (
         config.define(
             *("max.retries", ConfigType.INT, 10, MEDIUM),
-            "How often a request is sent again.", group=group, validator=at_least(0),
+            "The maximum number of retries of a request.", group=group, validator=at_least(0),
         )
         .define(
             *("retry.backoff.ms", ConfigType.INT, 3000, MEDIUM),
-            "Time before the first; it doubles, up to a minute, with jitter.", group=group,
-            validator=between(0, 86_400_000),
+            "The delay before the first retry; it doubles, up to a minute, with jitter.",
+            group=group, validator=between(0, 86_400_000),
         )
         .define(
             *("retry.on.status.codes", ConfigType.STRING, "400-", MEDIUM),
-            "Which answers are tried again: 500-, 429, 502-504.", group=group, validator=_codes,
+            "The status codes to retry, as in 500-, 429 or 502-504.", group=group, validator=_codes,
         )
         .define(
             *("behavior.on.null.values", ConfigType.STRING, "ignore", LOW),
@@ -120,7 +120,7 @@ def _trouble(config: ConfigDef) -> ConfigDef:
         )
         .define(
             *("behavior.on.error", ConfigType.STRING, "fail", LOW),
-            "What to do when a request is given up: fail, log, ignore.", group=group,
+            "What to do when retries are used up: fail, log, ignore.", group=group,
             validator=one_of("fail", "log", "ignore"),
         )
     )  # fmt: skip
@@ -130,7 +130,7 @@ def _url(name: str, value: Any) -> None:
     non_empty_string(name, value)
     parts = urlsplit(value or "")
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ConfigException.of(name, value, "an address is http://host or https://host")
+        raise ConfigException.of(name, value, "must be http://host or https://host")
 
 
 def _codes(name: str, value: Any) -> None:
@@ -140,22 +140,22 @@ def _codes(name: str, value: Any) -> None:
 def codes_of(text: str) -> list[tuple[int, int]]:
     """400-499,503,599- -> pairs of first and last."""
     found = []
-    for each in filter(None, (part.strip() for part in text.split(","))):
-        match = CODES.fullmatch(each)
+    for code in filter(None, (part.strip() for part in text.split(","))):
+        match = CODES.fullmatch(code)
         if match is None:
             raise ConfigException.of(
-                "retry.on.status.codes", text, f"{each} is no status code, and no range of them"
+                "retry.on.status.codes", text, f"{code} is neither a status code nor a range"
             )
         first, dash, last = match.groups()
         found.append((int(first), int(last) if last else 599 if dash else int(first)))
     return found
 
 
-CONFIG: Final = _trouble(_body(_request(ConfigDef())))
+CONFIG: Final = _retries(_body(_request(ConfigDef())))
 
 
 def settings_of(props: Mapping[str, str]) -> dict[str, Any]:
-    # Separators and ends may be blanks, which a config's text loses.
+    # Taken from the raw config, because parsing strips blanks.
     values = CONFIG.parse(props)
     for name in ("batch.prefix", "batch.suffix", "batch.separator"):
         if name in props:
@@ -166,7 +166,7 @@ def settings_of(props: Mapping[str, str]) -> dict[str, Any]:
 
 
 def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong between settings that are right one by one: name and message."""
+    """Errors between settings that are valid by themselves: name and message."""
     found = []
     auth = str(values.get("auth.type") or "").upper()
     if auth == "BASIC" and not values.get("connection.user"):
@@ -178,13 +178,16 @@ def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     replacements = _parts(values.get("regex.replacements"), separator)
     if len(patterns) != len(replacements):
         found.append(
-            ("regex.patterns", "there must be as many regex.patterns as regex.replacements")
+            (
+                "regex.patterns",
+                "regex.patterns and regex.replacements must have the same number of entries",
+            )
         )
-    for each in patterns:
+    for pattern in patterns:
         try:
-            re.compile(each)
+            re.compile(pattern)
         except re.error as error:
-            found.append(("regex.patterns", f"{each}: {error}"))
+            found.append(("regex.patterns", f"{pattern}: {error}"))
     return found
 
 
@@ -192,7 +195,10 @@ def regexes_of(values: Mapping[str, Any]) -> list[tuple[re.Pattern[str], str]]:
     separator = values["regex.separator"]
     patterns = _parts(values["regex.patterns"], separator)
     replacements = _parts(values["regex.replacements"], separator)
-    return [(re.compile(one), two) for one, two in zip(patterns, replacements, strict=True)]
+    return [
+        (re.compile(pattern), replacement)
+        for pattern, replacement in zip(patterns, replacements, strict=True)
+    ]
 
 
 def _parts(text: str | None, separator: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The HTTP sink: each record, or each batch of them, is a request."""
+"""The HTTP sink: sends each record, or each batch of records, as a request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from ottla.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
 from ottla.connect.config import ConfigDef, ConfigValue
-from ottla.connect.connectors.http.requests import Refused, Service
+from ottla.connect.connectors.http.requests import HttpRequestError, HttpService
 from ottla.connect.connectors.http.settings import (
     CONFIG,
     problems,
@@ -46,12 +46,12 @@ class HttpSinkConnector(SinkConnector):
 
 
 class HttpSinkTask(SinkTask):
-    """At least once: a request whose answer was lost is sent again."""
+    """At least once: a request whose response is lost is sent again."""
 
     def start(self, props: Props, context: SinkTaskContext) -> None:
         self._settings = settings = settings_of(props)
         self._context = context
-        self._service = Service(settings)
+        self._service = HttpService(settings)
         self._json = JsonConverter()
         self._json.configure({"schemas.enable": "false", "converter.type": "value"})
         self._regexes = regexes_of(settings)
@@ -68,12 +68,12 @@ class HttpSinkTask(SinkTask):
         self._service.close()
 
     def _batches(self, records: Sequence[SinkRecord]) -> Iterator[tuple[str, list[SinkRecord]]]:
-        """Records that go together: in their order, to one address."""
+        """Consecutive records with the same URL."""
         most = self._settings["batch.max.size"]
         batch: list[SinkRecord] = []
         address = ""
         for record in records:
-            if record.value is None and not self._keeps(record):
+            if record.value is None and not self._sends_tombstone(record):
                 continue
             url = self._url(record)
             alone = record.value is None
@@ -88,12 +88,12 @@ class HttpSinkTask(SinkTask):
         if batch:
             yield address, batch
 
-    def _keeps(self, record: SinkRecord) -> bool:
+    def _sends_tombstone(self, record: SinkRecord) -> bool:
         what = self._settings["behavior.on.null.values"]
         if what == "fail":
-            raise DataException(f"{_place(record)} has no value, and that is to fail")
+            raise DataException(f"{_name_of(record)} has no value (behavior.on.null.values=fail)")
         if what == "log":
-            log.warning("%s, key %s, has no value", _place(record), record.key)
+            log.warning("%s, key %s, has no value, skipped", _name_of(record), record.key)
         return bool(what == "delete")
 
     def _url(self, record: SinkRecord) -> str:
@@ -129,7 +129,7 @@ class HttpSinkTask(SinkTask):
     ) -> None:
         try:
             self._service.send(method, url, body)
-        except Refused as error:
+        except HttpRequestError as error:
             reporter = self._context.errant_record_reporter
             if reporter is not None:
                 for record in batch:
@@ -138,11 +138,11 @@ class HttpSinkTask(SinkTask):
             if self._settings["behavior.on.error"] == "fail":
                 raise
             if self._settings["behavior.on.error"] == "log":
-                log.error("%s is given up: %s", _place(batch[0]), error)
+                log.error("Giving up on %s: %s", _name_of(batch[0]), error)
 
 
 def _named(record: SinkRecord, name: str) -> Any:
-    """${topic}, ${key}, or a field of the value; of the key, if the value has none."""
+    """${topic}, ${key}, or a field of the value or, failing that, of the key."""
     if name == "topic":
         return record.topic
     if name == "key":
@@ -150,10 +150,10 @@ def _named(record: SinkRecord, name: str) -> Any:
     for value in (record.value, record.key):
         if isinstance(value, Struct | dict) and name in value:
             return value[name]
-    raise DataException(f"http.api.url: {_place(record)} has no field {name}")
+    raise DataException(f"http.api.url: {_name_of(record)} has no field {name}")
 
 
-def _place(record: SinkRecord) -> str:
+def _name_of(record: SinkRecord) -> str:
     return f"the record {record.topic}-{record.partition}@{record.offset}"
 
 

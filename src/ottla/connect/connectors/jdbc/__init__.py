@@ -1,2 +1,1 @@
-"""Tables of a database into topics, and topics into tables, with the settings of Confluent's JDBC
-connector. Databases: PostgreSQL and SQLite."""
+"""JDBC source and sink for PostgreSQL and SQLite, with the settings of Confluent's connector."""

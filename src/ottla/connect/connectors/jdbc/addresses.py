@@ -1,4 +1,4 @@
-"""Where a database is: JDBC's URLs, with which existing configurations come.
+"""Database URLs: JDBC's, so that existing configs work, and plain ones.
 
 jdbc:postgresql://host:5432/shop?user=reader&sslmode=require     postgresql://host/shop
 jdbc:sqlite:/var/lib/shop.db                                     sqlite:///var/lib/shop.db
@@ -19,9 +19,9 @@ from ottla.extras import install_command
 POSTGRES: Final = ("postgresql", "postgres")
 POSTGRES_PORT: Final = 5432
 CONNECTION: Final = "connection."
-# What the worker's part of `connection.*` is, and not the driver's.
+# The settings `connection.*` that are the connector's, not the driver's.
 OURS: Final = frozenset({"url", "user", "password", "attempts", "backoff.ms"})
-# JDBC's names for what libpq names otherwise.
+# JDBC parameter -> libpq parameter.
 LIBPQ: Final = {
     "loginTimeout": "connect_timeout",
     "connectTimeout": "connect_timeout",
@@ -35,10 +35,10 @@ LIBPQ: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`kind` is postgresql or sqlite; `place` the path of SQLite's file."""
+    """`kind` is postgresql or sqlite; `path` is SQLite's file."""
 
     kind: str
-    place: str = ""
+    path: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -52,7 +52,7 @@ def address_of(url: str) -> Address:
         if path.startswith("///"):
             path = path[2:]
         if not path:
-            raise ConfigException.of("connection.url", url, "SQLite's file is missing")
+            raise ConfigException.of("connection.url", url, "the path of SQLite's file is missing")
         return Address("sqlite", path)
     raise ConfigException.of(
         "connection.url",
@@ -65,16 +65,16 @@ def address_of(url: str) -> Address:
 def _postgres(plain: str, url: str) -> dict[str, str]:
     parts = urlsplit(plain if "://" in plain else plain.replace(":", ":///", 1))
     database = unquote(parts.path.lstrip("/"))
-    wishes = dict(parse_qsl(parts.query, keep_blank_values=True))
-    user_info, _, places = parts.netloc.rpartition("@")
+    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+    user_info, _, addresses = parts.netloc.rpartition("@")
     hosts, ports = [], []
-    for place in places.split(",") if places else ["localhost"]:
-        host, colon, port = place.rpartition(":")
+    for address in addresses.split(",") if addresses else ["localhost"]:
+        host, colon, port = address.rpartition(":")
         if colon and not port.endswith("]"):
             hosts.append(host.strip("[]"))
             ports.append(port)
         else:
-            hosts.append(place.strip("[]"))
+            hosts.append(address.strip("[]"))
             ports.append(str(POSTGRES_PORT))
     if not all(port.isdigit() for port in ports):
         raise ConfigException.of("connection.url", url, "the port is not a number")
@@ -86,13 +86,13 @@ def _postgres(plain: str, url: str) -> dict[str, str]:
         found["user"] = unquote(user)
         if colon:
             found["password"] = unquote(password)
-    return found | driver_parameters(wishes)
+    return found | driver_parameters(parameters)
 
 
-def driver_parameters(wishes: Mapping[str, str]) -> dict[str, str]:
-    """JDBC's parameters as libpq's; what libpq doesn't know it refuses by name."""
+def driver_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
+    """JDBC's parameters as libpq's. libpq rejects unknown ones by name."""
     found: dict[str, str] = {}
-    for name, value in wishes.items():
+    for name, value in parameters.items():
         if name == "currentSchema":
             found["options"] = f"-c search_path={value}"
         elif name == "ssl":
@@ -105,7 +105,7 @@ def driver_parameters(wishes: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_address(config: Mapping[str, str], errors: list[str]) -> None:
-    """Adds what is wrong with the URL, if nothing was found yet. Nobody is connected to."""
+    """Adds an error if the URL is invalid. Does not connect."""
     if errors:
         return
     try:
@@ -115,13 +115,13 @@ def check_address(config: Mapping[str, str], errors: list[str]) -> None:
 
 
 def open_database(config: Mapping[str, str]) -> Database:
-    """One try to connect, as `connection.*` says."""
+    """One attempt to connect, with the settings `connection.*`."""
     address = address_of(config.get("connection.url") or "")
     quotes = config.get("quote.sql.identifiers", "").upper() != "NEVER"
     if address.kind == "sqlite":
         from ottla.connect.connectors.jdbc.sqlite import Sqlite
 
-        return Sqlite(address.place, quotes=quotes)
+        return Sqlite(address.path, quotes=quotes)
     parameters = dict(address.parameters)
     for name, setting in (("user", "connection.user"), ("password", "connection.password")):
         value = config.get(setting)
@@ -143,14 +143,14 @@ def open_database(config: Mapping[str, str]) -> Database:
 
 
 def open_patiently(config: Mapping[str, str], *, attempts: int, backoff_ms: int) -> Database:
-    """As often as `connection.attempts` says, with `connection.backoff.ms` between."""
+    """Up to `connection.attempts` attempts, with `connection.backoff.ms` between them."""
     for attempt in range(1, attempts + 1):
         try:
             return open_database(config)
         except DatabaseError as error:
             if attempt == attempts:
                 raise RetriableException(
-                    f"no connection to the database after {attempts} attempts: {error}"
+                    f"Unable to connect to the database after {attempts} attempts: {error}"
                 ) from error
         time.sleep(backoff_ms / 1000)
     raise AssertionError("connection.attempts is at least 1")

@@ -1,4 +1,4 @@
-"""What source and sink ask of a database, whichever it is."""
+"""The interface to a database that source and sink use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Convert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableId:
     name: str
     schema: str | None = None
 
@@ -21,74 +21,76 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table, or of a query's result; `type` is the database's own word for it."""
+class ColumnDefinition:
+    """A column of a table or of a query's result; `type` is the database's name for the type."""
 
     name: str
     type: str
     precision: int | None = None
     scale: int | None = None
     nullable: bool = True
-    key_position: int = 0  # in the primary key, counted from 1; 0: not in it
+    key_position: int = 0  # position in the primary key, from 1; 0: not part of it
     autoincrement: bool = False
     has_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
-    """How columns become fields: the settings that have a say in it."""
+class ColumnConversion:
+    """The settings that determine how columns become fields."""
 
     numeric: str = "none"
     timezone: str = "UTC"
     granularity: str = "connect_logical"
 
 
-class Rows(Protocol):
-    """The rows of a query, fetched piece by piece."""
+class ResultRows(Protocol):
+    """The rows of a query, fetched in chunks."""
 
-    columns: Sequence[Column]
+    columns: Sequence[ColumnDefinition]
 
     def fetch(self, count: int) -> list[Any]:
-        """The next rows as tuples, at most `count`; none: that was all."""
+        """The next rows as tuples, at most `count`; empty at the end."""
 
     def close(self) -> None: ...
 
 
 class Database(Protocol):
-    """One connection. Failures are DatabaseErrors."""
+    """One connection. Methods raise DatabaseError."""
 
-    placeholder: str  # of a parameter
+    placeholder: str  # for a parameter
 
     # Reading
 
-    def tables(self, types: Iterable[str], schema: str | None) -> list[Table]: ...
+    def tables(self, types: Iterable[str], schema: str | None) -> list[TableId]: ...
 
-    def columns(self, table: Table) -> list[Column]:
-        """In their order; none: there is no such table."""
+    def columns(self, table: TableId) -> list[ColumnDefinition]:
+        """The columns in order; empty if there is no such table."""
 
-    def query_columns(self, query: str) -> list[Column]: ...
+    def query_columns(self, query: str) -> list[ColumnDefinition]: ...
 
-    def rows(self, sql: str, parameters: Sequence[Any], size: int) -> Rows:
-        """Run a query; about `size` rows are held at a time."""
+    def rows(self, sql: str, parameters: Sequence[Any], size: int) -> ResultRows:
+        """Run a query, with about `size` rows in memory at a time."""
 
     def now_micros(self) -> int: ...
 
     def end_reading(self) -> None: ...
 
-    def field(self, column: Column, mapping: Mapping) -> tuple[Schema, Convert | None] | None:
-        """Its schema and what makes a value fit it; None: it can't be copied."""
+    def field(
+        self, column: ColumnDefinition, mapping: ColumnConversion
+    ) -> tuple[Schema, Convert | None] | None:
+        """The field's schema, and the conversion of its values; None if it cannot be copied."""
 
     def timestamp_sql(self, expression: str) -> str:
-        """An expression over a timestamp column that compares and sorts as `timestamp_value`."""
+        """The expression over a timestamp column, in a form comparable to `timestamp_value`."""
 
-    def timestamp_value(self, micros: int, column: Column, timezone: str) -> Any: ...
+    def timestamp_value(self, micros: int, column: ColumnDefinition, timezone: str) -> Any: ...
 
     def timestamp_micros(self, value: Any, timezone: str) -> int:
-        """A value of a timestamp column, since the epoch in UTC."""
+        """A value of a timestamp column, in microseconds since the epoch."""
 
     # Writing
 
-    def table_of(self, name: str) -> Table: ...
+    def table_of(self, name: str) -> TableId: ...
 
     def column_type(self, schema: Schema) -> str: ...
 
@@ -96,17 +98,17 @@ class Database(Protocol):
 
     def execute(self, sql: str) -> None: ...
 
-    def insert(self, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """The quickest way to add rows."""
+    def insert(self, table: TableId, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, in the fastest way."""
 
     def upsert(
         self,
-        table: Table,
+        table: TableId,
         keys: Sequence[str],
         others: Sequence[str],
         rows: Sequence[Sequence[Any]],
     ) -> None:
-        """Rows of keys, then others; no key may be there twice."""
+        """Each row has the keys first, then the others. Keys must be unique within `rows`."""
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None: ...
 
@@ -122,14 +124,14 @@ class Database(Protocol):
 
 
 class DatabaseError(Exception):
-    """What the database or its driver said; `passing`: it may go well the next time."""
+    """An error of the database or its driver; `passing`: it is transient."""
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.passing = passing
 
 
-def qualified(database: Database, table: Table) -> str:
-    """A table's name as it stands in a statement."""
+def qualified(database: Database, table: TableId) -> str:
+    """The table's name, quoted for a statement."""
     quoted = database.quote(table.name)
     return quoted if table.schema is None else f"{database.quote(table.schema)}.{quoted}"

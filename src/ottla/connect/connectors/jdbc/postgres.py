@@ -1,4 +1,4 @@
-"""PostgreSQL by psycopg: server-side cursors to read, COPY to write."""
+"""PostgreSQL with psycopg: server-side cursors to read, COPY to write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types.string import TextLoader
 
 from ottla.connect.connectors.jdbc import database as shared
-from ottla.connect.connectors.jdbc.database import Column, Convert, DatabaseError, Table
+from ottla.connect.connectors.jdbc.database import ColumnDefinition, Convert, DatabaseError, TableId
 from ottla.connect.connectors.jdbc.postgres_types import (
     ARRAY,
     TEXT_TYPES,
@@ -33,8 +33,7 @@ KINDS: Final = {
     "MATERIALIZED VIEW": ("m",),
     "FOREIGN TABLE": ("f",),
 }
-# Trouble of the line, of the server's state, of two transactions that met (SQLSTATE classes): the
-# same statement may go well later.
+# Transient SQLSTATE classes: connection errors, the server's state, conflicts between transactions.
 PASSING: Final = ("08", "40", "53", "55", "57", "58")
 
 TABLES: Final = """
@@ -60,66 +59,71 @@ class Postgres:
     def __init__(self, parameters: Mapping[str, str], *, quotes: bool = True) -> None:
         self._quotes = quotes
         with _failures():
-            self._line = psycopg.connect(make_conninfo(**parameters))
-            self._line.execute("SET TIME ZONE 'UTC'")
-            self._line.commit()
+            self._connection = psycopg.connect(make_conninfo(**parameters))
+            self._connection.execute("SET TIME ZONE 'UTC'")
+            self._connection.commit()
         for name in TEXT_TYPES:
-            if self._line.adapters.types.get(name) is not None:
-                self._line.adapters.register_loader(name, TextLoader)
-        self._staged: dict[tuple[Table, tuple[str, ...]], str] = {}
+            if self._connection.adapters.types.get(name) is not None:
+                self._connection.adapters.register_loader(name, TextLoader)
+        self._staged: dict[tuple[TableId, tuple[str, ...]], str] = {}
 
     # Reading
 
-    def tables(self, types: Iterable[str], schema: str | None) -> list[Table]:
-        kinds = sorted({kind for each in types for kind in KINDS.get(each.upper(), ())})
+    def tables(self, types: Iterable[str], schema: str | None) -> list[TableId]:
+        kinds = sorted({kind for table_type in types for kind in KINDS.get(table_type.upper(), ())})
         pattern = schema or None
         with _failures():
-            found = self._line.execute(TABLES, (kinds, pattern, pattern)).fetchall()
-        return [Table(name, space) for space, name in found]
+            found = self._connection.execute(TABLES, (kinds, pattern, pattern)).fetchall()
+        return [TableId(name, space) for space, name in found]
 
-    def columns(self, table: Table) -> list[Column]:
+    def columns(self, table: TableId) -> list[ColumnDefinition]:
         with _failures():
-            found = self._line.execute(COLUMNS, (shared.qualified(self, table),)).fetchall()
+            found = self._connection.execute(COLUMNS, (shared.qualified(self, table),)).fetchall()
         return [
-            Column(name, *self._type(oid, *_numeric(oid, modifier)), nullable, key, auto, default)
+            ColumnDefinition(
+                name, *self._type(oid, *_numeric(oid, modifier)), nullable, key, auto, default
+            )
             for name, oid, modifier, nullable, key, auto, default in found
         ]
 
-    def query_columns(self, query: str) -> list[Column]:
+    def query_columns(self, query: str) -> list[ColumnDefinition]:
         rows = self.rows(f"SELECT * FROM ({query}) AS ottla_rows LIMIT 0", (), 1)
         rows.close()
         return list(rows.columns)
 
     def rows(self, sql: str, parameters: Sequence[Any], size: int) -> PostgresRows:
         with _failures():
-            cursor = self._line.cursor(CURSOR)
+            cursor = self._connection.cursor(CURSOR)
             cursor.execute(_text(sql), tuple(parameters) or None)
             described = cursor.description or []
             columns = [
-                Column(each.name, *self._type(each.type_code, each.precision, each.scale))
-                for each in described
+                ColumnDefinition(
+                    description.name,
+                    *self._type(description.type_code, description.precision, description.scale),
+                )
+                for description in described
             ]
         return PostgresRows(cursor, columns, max(size, 1))
 
     def now_micros(self) -> int:
         with _failures():
-            row = self._line.execute("SELECT clock_timestamp()").fetchone()
+            row = self._connection.execute("SELECT clock_timestamp()").fetchone()
         assert row is not None
         return micros_of(row[0])
 
     def end_reading(self) -> None:
         with _failures():
-            self._line.rollback()
+            self._connection.rollback()
 
     def field(
-        self, column: Column, mapping: shared.Mapping
+        self, column: ColumnDefinition, mapping: shared.ColumnConversion
     ) -> tuple[Schema, Convert | None] | None:
         return field_of(column, mapping)
 
     def timestamp_sql(self, expression: str) -> str:
         return expression
 
-    def timestamp_value(self, micros: int, column: Column, timezone: str) -> Any:
+    def timestamp_value(self, micros: int, column: ColumnDefinition, timezone: str) -> Any:
         moment = moment_of(micros)
         if column.type == "timestamptz":
             return moment
@@ -133,16 +137,16 @@ class Postgres:
         return micros_of(value)
 
     def _type(self, oid: int, precision: int | None, scale: int | None) -> tuple[str, Any, Any]:
-        info = self._line.adapters.types.get(oid)
-        if info is None:  # an enum, or a type of an extension: psycopg gives its text
+        info = self._connection.adapters.types.get(oid)
+        if info is None:  # an enum, or an extension's type: psycopg returns its text
             return "text", None, None
         return info.name + (ARRAY if info.oid != oid else ""), precision, scale
 
     # Writing
 
-    def table_of(self, name: str) -> Table:
+    def table_of(self, name: str) -> TableId:
         space, dot, table = name.rpartition(".")
-        return Table(table, space) if dot else Table(name)
+        return TableId(table, space) if dot else TableId(name)
 
     def column_type(self, schema: Schema) -> str:
         return type_of(schema)
@@ -152,25 +156,27 @@ class Postgres:
 
     def execute(self, sql: str) -> None:
         with _failures():
-            self._line.execute(_text(sql))
+            self._connection.execute(_text(sql))
 
-    def insert(self, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def insert(self, table: TableId, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         self._copy(shared.qualified(self, table), columns, rows)
 
     def upsert(
         self,
-        table: Table,
+        table: TableId,
         keys: Sequence[str],
         others: Sequence[str],
         rows: Sequence[Sequence[Any]],
     ) -> None:
-        """COPY into a table of this session, then one statement: as quick as inserts, nearly."""
+        """COPY into a temporary table, then one INSERT ... ON CONFLICT: nearly as fast as COPY."""
         columns = [*keys, *others]
         stage = self._stage(table, columns)
         self._copy(stage, columns, rows)
-        names = ", ".join(self.quote(each) for each in columns)
-        target = ", ".join(self.quote(each) for each in keys)
-        sets = ", ".join(f"{self.quote(each)} = EXCLUDED.{self.quote(each)}" for each in others)
+        names = ", ".join(self.quote(column) for column in columns)
+        target = ", ".join(self.quote(key) for key in keys)
+        sets = ", ".join(
+            f"{self.quote(column)} = EXCLUDED.{self.quote(column)}" for column in others
+        )
         what = f"UPDATE SET {sets}" if others else "NOTHING"
         self.execute(
             f"INSERT INTO {shared.qualified(self, table)} ({names}) SELECT {names} FROM {stage}"
@@ -179,32 +185,32 @@ class Postgres:
         self.execute(f"TRUNCATE {stage}")
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        with _failures(), self._line.cursor() as cursor:
+        with _failures(), self._connection.cursor() as cursor:
             cursor.executemany(_text(sql), rows)
 
     def commit(self) -> None:
         with _failures():
-            self._line.commit()
+            self._connection.commit()
 
     def rollback(self) -> None:
-        self._staged.clear()  # a stage that was made in this transaction is gone with it
+        self._staged.clear()  # temporary tables of this transaction are rolled back, too
         with _failures():
-            self._line.rollback()
+            self._connection.rollback()
 
     def _copy(self, target: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        names = ", ".join(self.quote(each) for each in columns)
+        names = ", ".join(self.quote(column) for column in columns)
         statement = _text(f"COPY {target} ({names}) FROM STDIN")
-        with _failures(), self._line.cursor() as cursor, cursor.copy(statement) as copy:
+        with _failures(), self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             write = copy.write_row
             for row in rows:
                 write(row)
 
-    def _stage(self, table: Table, columns: Sequence[str]) -> str:
+    def _stage(self, table: TableId, columns: Sequence[str]) -> str:
         """The name of a temporary table with these columns of the table."""
         key = (table, tuple(columns))
         if key not in self._staged:
             name = f"{STAGE}_{len(self._staged)}"
-            names = ", ".join(self.quote(each) for each in columns)
+            names = ", ".join(self.quote(column) for column in columns)
             self.execute(f"DROP TABLE IF EXISTS pg_temp.{name}")
             self.execute(
                 f"CREATE TEMPORARY TABLE {name} AS"
@@ -219,29 +225,29 @@ class Postgres:
         return '"' + name.replace('"', '""') + '"' if self._quotes else name
 
     def close(self) -> None:
-        self._line.close()
+        self._connection.close()
 
 
 class PostgresRows:
-    """A server-side cursor: the server holds the result, we hold a piece of it."""
+    """A server-side cursor: the client holds one chunk of the result."""
 
     def __init__(
-        self, cursor: psycopg.ServerCursor[Any], columns: Sequence[Column], size: int
+        self, cursor: psycopg.ServerCursor[Any], columns: Sequence[ColumnDefinition], size: int
     ) -> None:
         self.columns = columns
         self._cursor = cursor
         self._size = size
-        self._held: list[Any] = []
+        self._chunk: list[Any] = []
         self._at = 0
 
     def fetch(self, count: int) -> list[Any]:
-        if self._at >= len(self._held):
+        if self._at >= len(self._chunk):
             with _failures():
-                self._held, self._at = self._cursor.fetchmany(self._size), 0
-        if not self._at and len(self._held) <= count:
-            taken, self._held = self._held, []
+                self._chunk, self._at = self._cursor.fetchmany(self._size), 0
+        if not self._at and len(self._chunk) <= count:
+            taken, self._chunk = self._chunk, []
             return taken
-        taken = self._held[self._at : self._at + count]
+        taken = self._chunk[self._at : self._at + count]
         self._at += len(taken)
         return taken
 
@@ -251,7 +257,7 @@ class PostgresRows:
 
 
 def _numeric(oid: int, modifier: int) -> tuple[int | None, int | None]:
-    """Precision and scale of a NUMERIC, as a column's type modifier holds them."""
+    """Precision and scale of a NUMERIC, decoded from the column's type modifier."""
     if oid not in (1700, 1231) or modifier < 4:
         return None, None
     scale = (modifier - 4) & 0x7FF
@@ -259,7 +265,7 @@ def _numeric(oid: int, modifier: int) -> tuple[int | None, int | None]:
 
 
 def _text(sql: str) -> composed.SQL:
-    """psycopg wants to see that no value was put into a statement: ours hold quoted names only."""
+    """psycopg asks for literals, to prevent injection. Our statements contain quoted names only."""
     return composed.SQL(sql)
 
 

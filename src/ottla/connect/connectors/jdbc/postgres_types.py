@@ -1,4 +1,4 @@
-"""PostgreSQL's types as Connect's schemas, and the other way round."""
+"""PostgreSQL types <-> Connect schemas."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from ottla.connect.connectors.jdbc.database import Column, Convert, Mapping
-from ottla.connect.connectors.jdbc.numbers import decimal_field
+from ottla.connect.connectors.jdbc.database import ColumnConversion, ColumnDefinition, Convert
+from ottla.connect.connectors.jdbc.numeric_mapping import decimal_field
 from ottla.connect.connectors.jdbc.times import (
     instant_field,
     time_in_utc,
@@ -26,7 +26,7 @@ from ottla.connect.data import (
 )
 from ottla.connect.errors import ConnectException, DataException
 
-PRIMITIVE: Final = {
+POSTGRES_TYPES: Final = {
     "int2": Type.INT16,
     "int4": Type.INT32,
     "int8": Type.INT64,
@@ -36,7 +36,7 @@ PRIMITIVE: Final = {
     "bool": Type.BOOLEAN,
     "bytea": Type.BYTES,
 }
-# Types that psycopg has Python classes for, and Connect has not: they are read as their text.
+# Types that Connect lacks are read as text, instead of psycopg's Python classes.
 TEXT_TYPES: Final = (
     *("json", "jsonb", "uuid", "interval", "inet", "cidr", "macaddr", "xml", "money"),
     *("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"),
@@ -63,11 +63,11 @@ LOGICAL_DDL: Final = {
 }
 
 
-def field_of(column: Column, mapping: Mapping) -> tuple[Schema, Convert | None]:
-    """Every type can be copied: what Connect has no type for is copied as text."""
+def field_of(column: ColumnDefinition, mapping: ColumnConversion) -> tuple[Schema, Convert | None]:
+    """Every type can be copied: those that Connect lacks are copied as text."""
     if column.type.endswith(ARRAY):
         return _array(column, mapping)
-    primitive = PRIMITIVE.get(column.type)
+    primitive = POSTGRES_TYPES.get(column.type)
     if primitive is not None:
         return Schema(primitive, optional=column.nullable), None
     if column.type == "numeric":
@@ -86,27 +86,27 @@ def field_of(column: Column, mapping: Mapping) -> tuple[Schema, Convert | None]:
     return Schema(Type.STRING, optional=column.nullable), None
 
 
-def _array(column: Column, mapping: Mapping) -> tuple[Schema, Convert | None]:
-    """One dimension: PostgreSQL's type doesn't say how many there are."""
-    element = Column(
+def _array(column: ColumnDefinition, mapping: ColumnConversion) -> tuple[Schema, Convert | None]:
+    """Arrays of one dimension; PostgreSQL's type does not tell the number of dimensions."""
+    element = ColumnDefinition(
         column.name, column.type.removesuffix(ARRAY), column.precision, column.scale, True
     )
     schema, convert = field_of(element, mapping)
 
-    def values(given: list[Any]) -> list[Any]:
-        if any(isinstance(each, list) for each in given):
+    def values(values_in: list[Any]) -> list[Any]:
+        if any(isinstance(item, list) for item in values_in):
             raise DataException(
-                f"column {column.name}: an array of several dimensions can't be copied"
+                f"column {column.name}: arrays of several dimensions cannot be copied"
             )
         if convert is None:
-            return given
-        return [None if each is None else convert(each) for each in given]
+            return values_in
+        return [None if item is None else convert(item) for item in values_in]
 
     return array_schema(schema, optional=column.nullable), values
 
 
 def type_of(schema: Schema) -> str:
-    """For CREATE TABLE and ALTER TABLE."""
+    """The column type for CREATE TABLE and ALTER TABLE."""
     if schema.name in LOGICAL_DDL:
         return LOGICAL_DDL[schema.name]
     if schema.type is Type.ARRAY:
@@ -121,7 +121,7 @@ def type_of(schema: Schema) -> str:
 
 
 def binder_of(schema: Schema, timezone: str) -> Convert | None:
-    """What a value needs before it is a parameter."""
+    """The conversion of a value to a parameter."""
     if schema.name == TIMESTAMP:
         return _timestamp_in(timezone)
     if schema.type is Type.STRING:
@@ -145,5 +145,5 @@ def _timestamp_in(timezone: str) -> Convert:
 
 def _without_nul(value: str) -> str:
     if "\0" in value:
-        raise DataException("PostgreSQL's text can't hold the character NUL (\\u0000)")
+        raise DataException("PostgreSQL's text cannot contain the character NUL (\\u0000)")
     return value

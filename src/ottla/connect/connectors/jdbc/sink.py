@@ -1,4 +1,4 @@
-"""The JDBC sink: topics into tables of a database."""
+"""The JDBC sink: writes topics to tables of a database."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ottla.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
 from ottla.connect.config import ConfigDef, ConfigValue
 from ottla.connect.connectors.jdbc.addresses import check_address, open_patiently
 from ottla.connect.connectors.jdbc.database import Database, DatabaseError
-from ottla.connect.connectors.jdbc.sink_config import CONFIG, problems, settings_of
-from ottla.connect.connectors.jdbc.writing import Writer
+from ottla.connect.connectors.jdbc.jdbc_writer import JdbcWriter
+from ottla.connect.connectors.jdbc.sink_config import SINK_CONFIG, problems, settings_of
 from ottla.connect.data import SinkRecord
 from ottla.connect.errors import ConnectException, RetriableException
 
@@ -25,10 +25,10 @@ class JdbcSinkConnector(SinkConnector):
         return "1.0"
 
     def config_def(self) -> ConfigDef:
-        return CONFIG
+        return SINK_CONFIG
 
     def validate(self, props: Props) -> list[ConfigValue]:
-        values = CONFIG.validate_with(props, problems)
+        values = SINK_CONFIG.validate_with(props, problems)
         check_address(props, values["connection.url"].errors)
         return list(values.values())
 
@@ -41,14 +41,15 @@ class JdbcSinkConnector(SinkConnector):
 
 
 class JdbcSinkTask(SinkTask):
-    """Each `put` is one transaction: after it the rows are safe, and `flush` has nothing to do."""
+    """Each `put` is one transaction. So the rows are durable when it returns, and `flush` has
+    nothing to do; a `put` that fails in the middle leaves no rows behind."""
 
     def start(self, props: Props, context: SinkTaskContext) -> None:
         self._props = dict(props)
         self._settings = settings_of(props)
         self._context = context
         self._database: Database | None = None
-        self._writer: Writer | None = None
+        self._writer: JdbcWriter | None = None
         self._retries_left = self._settings["max.retries"]
 
     def put(self, records: Sequence[SinkRecord]) -> None:
@@ -57,21 +58,23 @@ class JdbcSinkTask(SinkTask):
         try:
             self._write(records)
         except DatabaseError as error:
-            self._let_go()
+            self._disconnect()
             if error.passing and self._retries_left > 0:
                 self._retries_left -= 1
                 self._context.timeout(self._settings["retry.backoff.ms"])
-                raise RetriableException(f"writing {_told(records)} failed: {error}") from error
-            self._one_by_one(records, ConnectException(f"{_told(records)}: {error}"))
+                raise RetriableException(
+                    f"writing {_described(records)} failed: {error}"
+                ) from error
+            self._one_by_one(records, ConnectException(f"{_described(records)}: {error}"))
         except ConnectException as error:
             if isinstance(error, RetriableException):
                 raise
-            self._let_go()
+            self._disconnect()
             self._one_by_one(records, error)
         self._retries_left = self._settings["max.retries"]
 
     def stop(self) -> None:
-        self._let_go()
+        self._disconnect()
 
     def _write(self, records: Sequence[SinkRecord]) -> None:
         if self._writer is None:
@@ -80,11 +83,11 @@ class JdbcSinkTask(SinkTask):
                 attempts=self._settings["connection.attempts"],
                 backoff_ms=self._settings["connection.backoff.ms"],
             )
-            self._writer = Writer(self._database, self._settings)
+            self._writer = JdbcWriter(self._database, self._settings)
         self._writer.write(records)
 
     def _one_by_one(self, records: Sequence[SinkRecord], cause: Exception) -> None:
-        """With a reporter only the records that are at fault are left out."""
+        """With an errant record reporter only the bad records are dropped."""
         reporter = self._context.errant_record_reporter
         if reporter is None:
             raise cause
@@ -92,28 +95,28 @@ class JdbcSinkTask(SinkTask):
             try:
                 self._write([record])
             except DatabaseError as error:
-                self._let_go()
-                told = ConnectException(f"{_told([record])}: {error}")
+                self._disconnect()
+                failure = ConnectException(f"{_described([record])}: {error}")
                 if error.passing:
-                    raise told from error
-                reporter.report(record, told)
+                    raise failure from error
+                reporter.report(record, failure)
             except RetriableException:
                 raise
             except ConnectException as error:
-                self._let_go()
+                self._disconnect()
                 reporter.report(record, error)
 
-    def _let_go(self) -> None:
-        """The transaction is rolled back with its connection."""
+    def _disconnect(self) -> None:
+        """Close the connection, which rolls the transaction back."""
         if self._database is not None:
             self._database.close()
         self._database = self._writer = None
 
 
-def _told(records: Sequence[SinkRecord]) -> str:
+def _described(records: Sequence[SinkRecord]) -> str:
     first = records[0]
-    place = f"{first.topic}-{first.partition}@{first.offset}"
-    return place if len(records) == 1 else f"{len(records)} records from {place} on"
+    position = f"{first.topic}-{first.partition}@{first.offset}"
+    return position if len(records) == 1 else f"{len(records)} records from {position} on"
 
 
 JdbcSinkConnector.task_class = JdbcSinkTask

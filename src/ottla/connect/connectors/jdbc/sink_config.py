@@ -32,19 +32,19 @@ def _writes(config: ConfigDef) -> ConfigDef:
         )
         .define(
             *("batch.size", ConfigType.INT, 3000, MEDIUM),
-            "Records that are written together.", group=group, validator=at_least(1),
+            "How many records to write together.", group=group, validator=at_least(1),
         )
         .define(
             *("delete.enabled", ConfigType.BOOLEAN, False, MEDIUM),
-            "A record without value deletes the row of its key.", group=group,
+            "Whether a tombstone deletes the row of its key.", group=group,
         )
         .define(
             *("max.retries", ConfigType.INT, 10, MEDIUM),
-            "How often a batch is tried again.", group=group, validator=at_least(0),
+            "The maximum number of retries of a batch.", group=group, validator=at_least(0),
         )
         .define(
             *("retry.backoff.ms", ConfigType.INT, 3000, MEDIUM),
-            "Time between two tries.", group=group, validator=at_least(0),
+            "The delay between two attempts.", group=group, validator=at_least(0),
         )
     )  # fmt: skip
 
@@ -54,42 +54,42 @@ def _mapping(config: ConfigDef) -> ConfigDef:
     return (
         config.define(
             *("table.name.format", ConfigType.STRING, "${topic}", MEDIUM),
-            "The table's name; ${topic} stands for the topic's.", group=group,
+            "The table's name; may contain ${topic}.", group=group,
         )
         .define(
             *("pk.mode", ConfigType.STRING, NO_KEY, HIGH),
-            "Where the primary key comes from: none, kafka (topic, partition and offset),"
+            "The source of the primary key: none, kafka (topic, partition and offset),"
             " record_key, record_value.", group=group,
             validator=one_of_any_case(NO_KEY, KAFKA, RECORD_KEY, RECORD_VALUE),
         )
         .define(
             *("pk.fields", ConfigType.LIST, "", MEDIUM),
-            "Names of the key's columns; empty: all fields of the key or value.", group=group,
+            "The names of the key columns; empty: all fields of the key or value.", group=group,
         )
         .define(
             *("fields.whitelist", ConfigType.LIST, "", MEDIUM),
-            "The fields of the value that are written; empty: all.", group=group,
+            "The fields of the value to write; empty: all.", group=group,
         )
         .define(
             *("fields.include.list", ConfigType.LIST, "", MEDIUM),
-            "As fields.whitelist.", group=group,
+            "The same as fields.whitelist.", group=group,
         )
         .define(
             *("auto.create", ConfigType.BOOLEAN, False, MEDIUM),
-            "Make a table that is not there.", group="DDL Support",
+            "Whether to create missing tables.", group="DDL Support",
         )
         .define(
             *("auto.evolve", ConfigType.BOOLEAN, False, MEDIUM),
-            "Add columns that are not there.", group="DDL Support",
+            "Whether to add missing columns.", group="DDL Support",
         )
     )  # fmt: skip
 
 
-CONFIG: Final = _mapping(_writes(connection(ConfigDef())))
+SINK_CONFIG: Final = _mapping(_writes(connection(ConfigDef())))
 
 
 def settings_of(props: Mapping[str, str]) -> dict[str, Any]:
-    values = CONFIG.parse(props)
+    values = SINK_CONFIG.parse(props)
     for name, text in problems(values):
         raise ConfigException(f"{name}: {text}")
     for name in ("insert.mode", "pk.mode"):
@@ -98,7 +98,7 @@ def settings_of(props: Mapping[str, str]) -> dict[str, Any]:
 
 
 def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong between settings that are right one by one: name and message."""
+    """Errors between settings that are valid by themselves: name and message."""
     return [(name, text) for name, text, wrong in _RULES if wrong(values)]
 
 

@@ -1,4 +1,4 @@
-"""The JDBC source: tables of a database, or a query, into topics."""
+"""The JDBC source: copies tables of a database, or the result of a query, to topics."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from ottla.connect.connectors.jdbc.addresses import (
     check_address,
     open_patiently,
 )
-from ottla.connect.connectors.jdbc.database import Database, DatabaseError, Table
-from ottla.connect.connectors.jdbc.reading import Reading
+from ottla.connect.connectors.jdbc.database import Database, DatabaseError, TableId
 from ottla.connect.connectors.jdbc.source_config import (
     BOTH,
     BULK,
-    CONFIG,
     INCREMENTING,
+    SOURCE_CONFIG,
     TABLES,
-    Settings,
+    JdbcSourceConfig,
     problems,
     settings_of,
 )
+from ottla.connect.connectors.jdbc.table_querier import TableQuerier
 from ottla.connect.data import SourceRecord
 from ottla.connect.errors import ConnectException, RetriableException
 
-WAIT_S: Final = 0.1  # of a poll that has nothing yet
+WAIT_S: Final = 0.1  # how long an idle poll waits
 
 log = logging.getLogger("ottla.connect.jdbc")
 
 
 class JdbcSourceConnector(SourceConnector):
-    """Cuts the tables among tasks, and looks for new ones."""
+    """Distributes the tables among tasks, and watches for new tables."""
 
     def version(self) -> str:
         return "1.0"
 
     def config_def(self) -> ConfigDef:
-        return CONFIG
+        return SOURCE_CONFIG
 
     def validate(self, props: Props) -> list[ConfigValue]:
-        values = CONFIG.validate_with(props, problems)
+        values = SOURCE_CONFIG.validate_with(props, problems)
         check_address(props, values["connection.url"].errors)
         return list(values.values())
 
@@ -59,7 +59,7 @@ class JdbcSourceConnector(SourceConnector):
         self._props = dict(props)
         self._settings = settings_of(props)
         self._stopped = threading.Event()
-        self._tables: list[Table] = []
+        self._tables: list[TableId] = []
         if not self._settings.query:
             self._tables = self._found_tables()
             watch = threading.Thread(target=self._watch, name="jdbc-tables", daemon=True)
@@ -81,8 +81,8 @@ class JdbcSourceConnector(SourceConnector):
         self._stopped.set()
 
     def exactly_once_support(self, props: Props) -> ExactlyOnceSupport | None:
-        """A bulk copy that was interrupted begins anew; a walk by timestamps alone is exact only
-        in tables with a primary key."""
+        """Not bulk, because an interrupted copy starts over. By timestamps alone it depends on
+        the tables: only those with a primary key have exact positions."""
         mode = props.get("mode")
         if mode in (INCREMENTING, BOTH):
             return ExactlyOnceSupport.SUPPORTED
@@ -96,7 +96,7 @@ class JdbcSourceConnector(SourceConnector):
         for partition, offset in offsets:
             if "table" not in partition and "query" not in partition:
                 raise ConnectException(
-                    f"{dict(partition)} is no partition of this connector: it has"
+                    f"{dict(partition)} is not a partition of this connector, which has"
                     ' {"protocol": "1", "table": "schema.table"} or {"query": "query"}'
                 )
             for name in ("incrementing", "timestamp", "timestamp_nanos"):
@@ -105,12 +105,12 @@ class JdbcSourceConnector(SourceConnector):
                     raise ConnectException(f"{name} is a whole number, not {value!r}")
         return True
 
-    def _found_tables(self) -> list[Table]:
+    def _found_tables(self) -> list[TableId]:
         database = _opened(self._props, self._settings)
         try:
             return chosen(self._settings, database)
         except DatabaseError as error:
-            raise RetriableException(f"tables can't be listed: {error}") from error
+            raise RetriableException(f"Listing tables failed: {error}") from error
         finally:
             database.close()
 
@@ -120,116 +120,118 @@ class JdbcSourceConnector(SourceConnector):
             try:
                 found = self._found_tables()
             except ConnectException as error:
-                log.warning("looking for tables failed, and is tried again: %s", error)
+                log.warning("Listing tables failed, will retry: %s", error)
                 continue
             if found != self._tables and not self._stopped.is_set():
-                log.info("tables are now %s", ", ".join(map(str, found)) or "none")
+                log.info("Tables changed to %s", ", ".join(map(str, found)) or "none")
                 self._tables = found
                 self.context.request_task_reconfiguration()
 
 
-def chosen(settings: Settings, database: Database) -> list[Table]:
-    """The tables that a config names; one that is named and not there is said."""
+def chosen(settings: JdbcSourceConfig, database: Database) -> list[TableId]:
+    """The tables that the config selects; logs those that do not exist."""
     found = database.tables(settings["table.types"], settings["schema.pattern"])
     if settings.included:
         named = {name: [t for t in found if _is_named(t, name)] for name in settings.included}
         missing = [name for name, tables in named.items() if not tables]
         if missing:
-            log.warning("tables not found: %s", ", ".join(missing))
-        found = [table for table in found if any(table in each for each in named.values())]
+            log.warning("Tables not found: %s", ", ".join(missing))
+        found = [table for table in found if any(table in tables for tables in named.values())]
     return [t for t in found if not any(_is_named(t, name) for name in settings.excluded)]
 
 
-def _is_named(table: Table, name: str) -> bool:
+def _is_named(table: TableId, name: str) -> bool:
     plain = name.replace('"', "").strip()
     return plain == table.name or plain == str(table) or plain.endswith(f".{table}")
 
 
 class JdbcSourceTask(SourceTask):
-    """Reads its tables in turn, each at most every `poll.interval.ms`."""
+    """Polls its tables in turn, each at most once per `poll.interval.ms`."""
 
     def start(self, props: Props, context: SourceTaskContext) -> None:
         self._props = dict(props)
         self._settings = settings_of(props)
         self._interval_s = self._settings["poll.interval.ms"] / 1000
-        self._readings = _readings(props, self._settings, context)
-        self._due = {each.topic: each.due_ms() / 1000 for each in self._readings}
+        self._queriers = _queriers(props, self._settings, context)
+        self._due = {querier.topic: querier.due_ms() / 1000 for querier in self._queriers}
         self._database: Database | None = None
         self._failures = 0
 
     def poll(self) -> Sequence[SourceRecord] | None:
-        reading = self._next()
-        if reading is None:
+        querier = self._next()
+        if querier is None:
             return None
         try:
             if self._database is None:
                 self._database = _opened(self._props, self._settings)
-            records = self._read(reading, self._database)
+            records = self._read(querier, self._database)
         except DatabaseError as error:
-            raise self._failure(reading, error) from error
+            raise self._failure(querier, error) from error
         self._failures = 0
         return records or None
 
     def stop(self) -> None:
-        self._let_go()
+        self._disconnect()
 
-    def _next(self) -> Reading | None:
-        """One that is under way; else the one that has waited longest, if it is due."""
-        for reading in self._readings:
-            if reading.under_way:
-                return reading
-        if not self._readings:
+    def _next(self) -> TableQuerier | None:
+        """The querier with a running query; else the one that has waited longest, if it is due."""
+        for querier in self._queriers:
+            if querier.is_running:
+                return querier
+        if not self._queriers:
             time.sleep(WAIT_S)
             return None
-        reading = min(self._readings, key=lambda each: self._due[each.topic])
-        wait_s = self._due[reading.topic] - time.time()
+        querier = min(self._queriers, key=lambda querier: self._due[querier.topic])
+        wait_s = self._due[querier.topic] - time.time()
         if wait_s > 0:
             time.sleep(min(wait_s, WAIT_S))
-        return reading if self._due[reading.topic] <= time.time() else None
+        return querier if self._due[querier.topic] <= time.time() else None
 
-    def _read(self, reading: Reading, database: Database) -> list[SourceRecord]:
-        if not reading.under_way:
+    def _read(self, querier: TableQuerier, database: Database) -> list[SourceRecord]:
+        if not querier.is_running:
             now = time.time()
-            self._due[reading.topic] = now + self._interval_s
-            reading.run(database, int(now * 1000))
-        records = reading.next_records(self._settings["batch.max.rows"])
-        if not reading.under_way:
+            self._due[querier.topic] = now + self._interval_s
+            querier.run(database, int(now * 1000))
+        records = querier.next_records(self._settings["batch.max.rows"])
+        if not querier.is_running:
             database.end_reading()
         return records
 
-    def _failure(self, reading: Reading, error: DatabaseError) -> ConnectException:
-        """The query is run again from the last position; what can't pass fails the task."""
-        self._let_go()
+    def _failure(self, querier: TableQuerier, error: DatabaseError) -> ConnectException:
+        """Retriable if the error is transient: then the query runs again from its position."""
+        self._disconnect()
         self._failures += 1
         attempts = self._settings["query.retry.attempts"]
-        text = f"reading {reading.table or 'the query'} failed: {error}"
+        text = f"reading {querier.table or 'the query'} failed: {error}"
         if error.passing and (attempts < 0 or self._failures <= attempts):
             return RetriableException(text)
         return ConnectException(text)
 
-    def _let_go(self) -> None:
-        for reading in self._readings:
+    def _disconnect(self) -> None:
+        for querier in self._queriers:
             try:
-                reading.end()
+                querier.end()
             except DatabaseError:
-                reading.drop()  # its connection is gone already
+                querier.drop()  # the connection is lost already
         if self._database is not None:
             self._database.close()
             self._database = None
 
 
-def _readings(props: Props, settings: Settings, context: SourceTaskContext) -> list[Reading]:
+def _queriers(
+    props: Props, settings: JdbcSourceConfig, context: SourceTaskContext
+) -> list[TableQuerier]:
     if settings.query:
-        readings = [Reading(settings, None)]
+        queriers = [TableQuerier(settings, None)]
     else:
         tables = json.loads(props.get(TABLES, "[]"))
-        readings = [Reading(settings, Table(name, schema)) for schema, name in tables]
-    for reading in readings:
-        reading.go_on_from(context.offset(reading.partition))
-    return readings
+        queriers = [TableQuerier(settings, TableId(name, schema)) for schema, name in tables]
+    for querier in queriers:
+        querier.resume_from(context.offset(querier.partition))
+    return queriers
 
 
-def _opened(props: Props, settings: Settings) -> Database:
+def _opened(props: Props, settings: JdbcSourceConfig) -> Database:
     return open_patiently(
         props,
         attempts=settings["connection.attempts"],

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.connectors.jdbc import database
-from ottla.connect.connectors.jdbc.numbers import MAPPINGS, NONE
+from ottla.connect.connectors.jdbc.numeric_mapping import NONE, NUMERIC_MAPPINGS
 from ottla.connect.connectors.jdbc.times import CONNECT_LOGICAL, GRANULARITIES, zone_of
 from ottla.connect.errors import ConfigException
 from ottla.connect.validators import at_least, non_empty_string, one_of, one_of_any_case
@@ -18,13 +18,13 @@ TIMESTAMP: Final = "timestamp"
 INCREMENTING: Final = "incrementing"
 BOTH: Final = "timestamp+incrementing"
 MODES: Final = (BULK, TIMESTAMP, INCREMENTING, BOTH)
-TABLES: Final = "tables"  # what a task reads, set by the connector
+TABLES: Final = "tables"  # the tables of a task, set by the connector
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
 def connection(config: ConfigDef) -> ConfigDef:
-    """What source and sink have in common."""
+    """The settings that source and sink share."""
     group = "Database"
     return (
         config.define(
@@ -32,32 +32,32 @@ def connection(config: ConfigDef) -> ConfigDef:
             doc="jdbc:postgresql://host:port/database or jdbc:sqlite:path.",
             validator=non_empty_string,
         )
-        .define("connection.user", ConfigType.STRING, None, HIGH, "User.", group=group)
+        .define("connection.user", ConfigType.STRING, None, HIGH, "The user.", group=group)
         .define("connection.password", ConfigType.PASSWORD, None, HIGH, "Password.", group=group)
         .define(
             *("connection.attempts", ConfigType.INT, 3, LOW),
-            "How often to try to connect.", group=group, validator=at_least(1),
+            "The maximum number of attempts to connect.", group=group, validator=at_least(1),
         )
         .define(
             *("connection.backoff.ms", ConfigType.LONG, 10000, LOW),
-            "Time between two tries.", group=group, validator=at_least(0),
+            "The delay between two attempts.", group=group, validator=at_least(0),
         )
         .define(
             *("dialect.name", ConfigType.STRING, "", LOW),
-            "The database is known by its URL: this is taken and not used.", group=group,
+            "Accepted and ignored: the URL determines the database.", group=group,
         )
         .define(
             *("db.timezone", ConfigType.STRING, "UTC", MEDIUM),
-            "The zone of timestamps whose column has none.", group=group, validator=_zone,
+            "The time zone of columns without one.", group=group, validator=_zone,
         )
         .define(
             *("quote.sql.identifiers", ConfigType.STRING, "ALWAYS", MEDIUM),
-            "Whether names stand in quotes: ALWAYS, NEVER.", group=group,
+            "Whether to quote identifiers: ALWAYS, NEVER.", group=group,
             validator=one_of_any_case("ALWAYS", "NEVER"),
         )
         .define(
             *("table.types", ConfigType.LIST, "TABLE", LOW),
-            "Kinds of tables: TABLE, VIEW, MATERIALIZED VIEW, FOREIGN TABLE.", group=group,
+            "Types of tables: TABLE, VIEW, MATERIALIZED VIEW, FOREIGN TABLE.", group=group,
         )
     )  # fmt: skip
 
@@ -71,28 +71,28 @@ def _which(config: ConfigDef) -> ConfigDef:
     for name, old in (("table.include.list", "whitelist"), ("table.exclude.list", "blacklist")):
         doc = "Tables, by name or schema.name, separated by commas."
         config.define(f"table.{old}", ConfigType.LIST, "", MEDIUM, doc, group=group)
-        config.define(name, ConfigType.LIST, "", MEDIUM, f"As table.{old}.", group=group)
+        config.define(name, ConfigType.LIST, "", MEDIUM, f"The same as table.{old}.", group=group)
     return (
         config.define(
             *("catalog.pattern", ConfigType.STRING, None, LOW),
-            "The database is in the URL: this is taken and not used.", group=group,
+            "Accepted and ignored: the URL contains the database.", group=group,
         )
         .define(
             *("schema.pattern", ConfigType.STRING, None, MEDIUM),
-            "Only tables of schemas whose names match (LIKE).", group=group,
+            "A LIKE pattern for the schemas of tables.", group=group,
         )
         .define(
             *("query", ConfigType.STRING, "", MEDIUM),
-            "A query instead of tables. In the modes that go on from an offset it is the inner"
-            " query of a SELECT with WHERE and ORDER BY.", group=group,
+            "A query to run instead of reading tables. In all modes but bulk it becomes the"
+            " subquery of a SELECT with WHERE and ORDER BY.", group=group,
         )
         .define(
             *("query.suffix", ConfigType.STRING, "", LOW),
-            "Text behind every query, as LIMIT 1000.", group=group,
+            "Text to append to every query, such as LIMIT 1000.", group=group,
         )
         .define(
             *("table.poll.interval.ms", ConfigType.LONG, 60000, LOW),
-            "How often to look for tables that came or went.", group=group,
+            "How often to look for new and dropped tables.", group=group,
             validator=at_least(1),
         )
     )  # fmt: skip
@@ -108,30 +108,30 @@ def _how(config: ConfigDef) -> ConfigDef:
         )
         .define(
             *("incrementing.column.name", ConfigType.STRING, "", MEDIUM),
-            "A column that only grows; empty: the table's autoincrement column.", group=group,
+            "A strictly increasing column; empty: the table's autoincrement column.", group=group,
         )
         .define(
             *("incrementing.initial", ConfigType.LONG, -1, LOW),
-            "Rows behind this value are read, if there is no offset.", group=group,
+            "Without an offset, read the rows after this value.", group=group,
         )
         .define(
             *("timestamp.column.name", ConfigType.LIST, "", MEDIUM),
-            "Columns with the time of the last change; the first that is not NULL counts.",
+            "Columns with the time of the last change; the first non-NULL one counts.",
             group=group,
         )
         .define(
             *("timestamp.initial", ConfigType.LONG, None, LOW),
-            "Rows behind this time (ms) are read, if there is no offset; -1: from now on.",
+            "Without an offset, read the rows after this time (ms); -1: the current time.",
             group=group,
         )
         .define(
             *("timestamp.delay.interval.ms", ConfigType.LONG, 0, HIGH),
-            "Rows younger than this wait: transactions that end late come in time.",
+            "How old rows must be to be read: none is missed if a transaction commits late.",
             group=group, validator=at_least(0),
         )
         .define(
             *("validate.non.null", ConfigType.BOOLEAN, True, LOW),
-            "Refuse incrementing and timestamp columns that may be NULL.", group=group,
+            "Whether to reject incrementing and timestamp columns that may be NULL.", group=group,
         )
     )  # fmt: skip
 
@@ -141,33 +141,33 @@ def _what(config: ConfigDef) -> ConfigDef:
     return (
         config.define(
             *("topic.prefix", ConfigType.STRING), importance=HIGH, group=group,
-            doc="Before a table's name; with `query`, the topic's name.",
+            doc="The prefix of topic names; with `query`, the topic's name.",
         )
         .define(
             *("poll.interval.ms", ConfigType.INT, 5000, HIGH),
-            "How often each table is asked.", group=group, validator=at_least(0),
+            "How often to poll each table.", group=group, validator=at_least(0),
         )
         .define(
             *("batch.max.rows", ConfigType.INT, 100, LOW),
-            "Rows that one poll returns at most.", group=group, validator=at_least(1),
+            "The maximum number of rows that one poll returns.", group=group, validator=at_least(1),
         )
         .define(
             *("numeric.precision.mapping", ConfigType.BOOLEAN, False, LOW),
-            "The older name for numeric.mapping=precision_only.", group=group,
+            "The old form of numeric.mapping=precision_only.", group=group,
         )
         .define(
             *("numeric.mapping", ConfigType.STRING, None, LOW),
-            f"What becomes of NUMERIC columns: {', '.join(MAPPINGS)}.", group=group,
+            f"The mapping of NUMERIC columns: {', '.join(NUMERIC_MAPPINGS)}.", group=group,
             validator=_mapping,
         )
         .define(
             *("timestamp.granularity", ConfigType.STRING, CONNECT_LOGICAL, LOW),
-            f"What becomes of timestamps: {', '.join(GRANULARITIES)}.", group=group,
+            f"The form of timestamps: {', '.join(GRANULARITIES)}.", group=group,
             validator=one_of(*GRANULARITIES),
         )
         .define(
             *("query.retry.attempts", ConfigType.INT, -1, LOW),
-            "How often a query that failed is run again; -1: as long as the cause may pass.",
+            "The maximum number of retries after a transient error; -1: no limit.",
             group=group,
         )
     )  # fmt: skip
@@ -175,15 +175,15 @@ def _what(config: ConfigDef) -> ConfigDef:
 
 def _mapping(name: str, value: Any) -> None:
     if value is not None:
-        one_of(*MAPPINGS)(name, value)
+        one_of(*NUMERIC_MAPPINGS)(name, value)
 
 
-CONFIG: Final = _what(_how(_which(connection(ConfigDef()))))
+SOURCE_CONFIG: Final = _what(_how(_which(connection(ConfigDef()))))
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """A config that was checked, in the form that tasks use."""
+class JdbcSourceConfig:
+    """A validated config, as tasks use it."""
 
     values: Mapping[str, Any]
 
@@ -207,11 +207,11 @@ class Settings:
         return str(self.values["incrementing.column.name"])
 
     @property
-    def mapping(self) -> database.Mapping:
+    def mapping(self) -> database.ColumnConversion:
         numeric = self.values["numeric.mapping"]
         if numeric is None:
             numeric = "precision_only" if self.values["numeric.precision.mapping"] else NONE
-        return database.Mapping(
+        return database.ColumnConversion(
             numeric, self.values["db.timezone"], self.values["timestamp.granularity"]
         )
 
@@ -224,15 +224,15 @@ class Settings:
         return [*self.values["table.blacklist"], *self.values["table.exclude.list"]]
 
 
-def settings_of(props: Mapping[str, str]) -> Settings:
-    found = Settings(CONFIG.parse(props))
+def settings_of(props: Mapping[str, str]) -> JdbcSourceConfig:
+    found = JdbcSourceConfig(SOURCE_CONFIG.parse(props))
     for problem in problems(found.values):
         raise ConfigException(f"{problem[0]}: {problem[1]}")
     return found
 
 
 def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong between settings that are right one by one: name and message."""
+    """Errors between settings that are valid by themselves: name and message."""
     return [(name, text) for name, text, wrong in _RULES if wrong(values)]
 
 

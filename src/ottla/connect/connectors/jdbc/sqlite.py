@@ -1,4 +1,4 @@
-"""SQLite by Python's own sqlite3. Types are those that the columns were declared with."""
+"""SQLite with Python's sqlite3. A column's type is its declared type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ottla.connect.connectors.jdbc import database as shared
-from ottla.connect.connectors.jdbc.database import Column, Convert, DatabaseError, Table
+from ottla.connect.connectors.jdbc.database import ColumnDefinition, Convert, DatabaseError, TableId
 from ottla.connect.connectors.jdbc.sqlite_types import (
     binder_of,
     field_of,
@@ -29,7 +29,7 @@ VALUE_TYPES: Final[dict[type, str]] = {
     bytes: "blob",
     type(None): "text",
 }
-# Another connection writes, the disk is slow: the same statement may go well later.
+# Transient errors: another connection writes, or the disk fails.
 PASSING: Final = ("database is locked", "database table is locked", "disk I/O error")
 
 
@@ -39,35 +39,39 @@ class Sqlite:
     def __init__(self, path: str, *, quotes: bool = True) -> None:
         self._quotes = quotes
         with _failures():
-            self._line = sqlite3.connect(
+            self._connection = sqlite3.connect(
                 path,
                 timeout=BUSY_S_MAX,
                 uri=path.startswith("file:"),
                 check_same_thread=False,
                 isolation_level=None,
             )
-            self._line.create_function(MICROS, 1, micros_of_stored, deterministic=True)
-            self._line.execute("SELECT 1 FROM sqlite_master").fetchone()
+            self._connection.create_function(MICROS, 1, micros_of_stored, deterministic=True)
+            self._connection.execute("SELECT 1 FROM sqlite_master").fetchone()
 
     # Reading
 
-    def tables(self, types: Iterable[str], schema: str | None) -> list[Table]:
-        kinds = [each.lower() for each in types if each.upper() in ("TABLE", "VIEW")]
+    def tables(self, types: Iterable[str], schema: str | None) -> list[TableId]:
+        kinds = [
+            table_type.lower() for table_type in types if table_type.upper() in ("TABLE", "VIEW")
+        ]
         marks = ", ".join("?" for _ in kinds)
         with _failures():
-            found = self._line.execute(
+            found = self._connection.execute(
                 f"SELECT name FROM sqlite_master WHERE type IN ({marks})"
                 " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
                 kinds,
             ).fetchall()
-        return [Table(name) for (name,) in found]
+        return [TableId(name) for (name,) in found]
 
-    def columns(self, table: Table) -> list[Column]:
+    def columns(self, table: TableId) -> list[ColumnDefinition]:
         with _failures():
-            found = self._line.execute(f"PRAGMA table_info({self.quote(table.name)})").fetchall()
+            found = self._connection.execute(
+                f"PRAGMA table_info({self.quote(table.name)})"
+            ).fetchall()
         alone = sum(1 for row in found if row[5]) == 1
         return [
-            Column(
+            ColumnDefinition(
                 name,
                 *_declared(declared),
                 nullable=not not_null and not key,
@@ -81,43 +85,45 @@ class Sqlite:
     def rows(self, sql: str, parameters: Sequence[Any], size: int) -> SqliteRows:
         with _failures():
             columns = self._columns_of_query(sql) if not parameters else None
-            cursor = self._line.execute(sql, tuple(parameters))
+            cursor = self._connection.execute(sql, tuple(parameters))
         if columns is None:
-            columns = [Column(each[0], "") for each in cursor.description or ()]
+            columns = [
+                ColumnDefinition(description[0], "") for description in cursor.description or ()
+            ]
         return SqliteRows(cursor, columns)
 
-    def query_columns(self, query: str) -> list[Column]:
+    def query_columns(self, query: str) -> list[ColumnDefinition]:
         with _failures():
             return self._columns_of_query(query)
 
-    def _columns_of_query(self, sql: str) -> list[Column]:
-        """sqlite3 doesn't say how a result's columns were declared; a view of it does."""
-        self._line.execute("DROP VIEW IF EXISTS temp.ottla_query")
-        self._line.execute(f"CREATE TEMPORARY VIEW ottla_query AS {sql.rstrip().rstrip(';')}")
-        found = self._line.execute("PRAGMA temp.table_info(ottla_query)").fetchall()
-        self._line.execute("DROP VIEW temp.ottla_query")
-        return [Column(name, *_declared(declared)) for _, name, declared, *_ in found]
+    def _columns_of_query(self, sql: str) -> list[ColumnDefinition]:
+        """sqlite3 does not report the declared types of a result's columns, but a view does."""
+        self._connection.execute("DROP VIEW IF EXISTS temp.ottla_query")
+        self._connection.execute(f"CREATE TEMPORARY VIEW ottla_query AS {sql.rstrip().rstrip(';')}")
+        found = self._connection.execute("PRAGMA temp.table_info(ottla_query)").fetchall()
+        self._connection.execute("DROP VIEW temp.ottla_query")
+        return [ColumnDefinition(name, *_declared(declared)) for _, name, declared, *_ in found]
 
     def now_micros(self) -> int:
         with _failures():
-            row = self._line.execute("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')").fetchone()
+            row = self._connection.execute("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')").fetchone()
         micros = micros_of_stored(row[0])
         assert micros is not None
         return micros
 
     def end_reading(self) -> None:
-        """Nothing is open but cursors, which are closed one by one."""
+        """Nothing to do: reading opens no transaction, and cursors are closed individually."""
 
     def field(
-        self, column: Column, mapping: shared.Mapping
+        self, column: ColumnDefinition, mapping: shared.ColumnConversion
     ) -> tuple[Schema, Convert | None] | None:
         return field_of(column, mapping)
 
     def timestamp_sql(self, expression: str) -> str:
-        """Stored as text or as a number, with or without fractions: compared by its value."""
+        """Timestamps may be stored as text or numbers, so compare them by a function."""
         return f"{MICROS}({expression})"
 
-    def timestamp_value(self, micros: int, column: Column, timezone: str) -> Any:
+    def timestamp_value(self, micros: int, column: ColumnDefinition, timezone: str) -> Any:
         return micros
 
     def timestamp_micros(self, value: Any, timezone: str) -> int:
@@ -127,8 +133,8 @@ class Sqlite:
 
     # Writing
 
-    def table_of(self, name: str) -> Table:
-        return Table(name)
+    def table_of(self, name: str) -> TableId:
+        return TableId(name)
 
     def column_type(self, schema: Schema) -> str:
         return type_of(schema)
@@ -139,20 +145,22 @@ class Sqlite:
     def execute(self, sql: str) -> None:
         with _failures():
             self._begin()
-            self._line.execute(sql)
+            self._connection.execute(sql)
 
-    def insert(self, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def insert(self, table: TableId, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         self.execute_many(self._insert_sql(table, columns), rows)
 
     def upsert(
         self,
-        table: Table,
+        table: TableId,
         keys: Sequence[str],
         others: Sequence[str],
         rows: Sequence[Sequence[Any]],
     ) -> None:
-        target = ", ".join(self.quote(each) for each in keys)
-        sets = ", ".join(f"{self.quote(each)} = excluded.{self.quote(each)}" for each in others)
+        target = ", ".join(self.quote(key) for key in keys)
+        sets = ", ".join(
+            f"{self.quote(column)} = excluded.{self.quote(column)}" for column in others
+        )
         what = f"UPDATE SET {sets}" if others else "NOTHING"
         insert = self._insert_sql(table, [*keys, *others])
         self.execute_many(f"{insert} ON CONFLICT ({target}) DO {what}", rows)
@@ -160,22 +168,22 @@ class Sqlite:
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         with _failures():
             self._begin()
-            self._line.executemany(sql, rows)
+            self._connection.executemany(sql, rows)
 
     def commit(self) -> None:
         with _failures():
-            self._line.commit()
+            self._connection.commit()
 
     def rollback(self) -> None:
         with _failures():
-            self._line.rollback()
+            self._connection.rollback()
 
     def _begin(self) -> None:
-        if not self._line.in_transaction:
-            self._line.execute("BEGIN IMMEDIATE")
+        if not self._connection.in_transaction:
+            self._connection.execute("BEGIN IMMEDIATE")
 
-    def _insert_sql(self, table: Table, columns: Sequence[str]) -> str:
-        names = ", ".join(self.quote(each) for each in columns)
+    def _insert_sql(self, table: TableId, columns: Sequence[str]) -> str:
+        names = ", ".join(self.quote(column) for column in columns)
         marks = ", ".join("?" for _ in columns)
         return f"INSERT INTO {shared.qualified(self, table)} ({names}) VALUES ({marks})"
 
@@ -185,13 +193,13 @@ class Sqlite:
         return '"' + name.replace('"', '""') + '"' if self._quotes else name
 
     def close(self) -> None:
-        self._line.close()
+        self._connection.close()
 
 
 class SqliteRows:
-    """The first row is read ahead: expressions have no declared type, and so have its values'."""
+    """Reads the first row ahead: a column without declared type gets the type of its value."""
 
-    def __init__(self, cursor: sqlite3.Cursor, columns: Sequence[Column]) -> None:
+    def __init__(self, cursor: sqlite3.Cursor, columns: Sequence[ColumnDefinition]) -> None:
         self._cursor = cursor
         with _failures():
             self._first = cursor.fetchmany(1)

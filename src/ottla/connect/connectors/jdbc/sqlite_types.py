@@ -1,7 +1,7 @@
-"""SQLite's declared types as Connect's schemas, and the other way round.
+"""SQLite's declared types <-> Connect schemas.
 
-A column of SQLite holds whatever is put into it; what does not fit the declared type fails with the
-column's name. INTEGER is 64 bits wide here, as it is in SQLite.
+A SQLite column may hold values of any type; a value that does not match the declared type raises,
+with the column's name. INTEGER has 64 bits, as in SQLite.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import datetime
 import decimal
 from typing import Any, Final
 
-from ottla.connect.connectors.jdbc.database import Column, Convert, Mapping
-from ottla.connect.connectors.jdbc.numbers import decimal_field
+from ottla.connect.connectors.jdbc.database import ColumnConversion, ColumnDefinition, Convert
+from ottla.connect.connectors.jdbc.numeric_mapping import decimal_field
 from ottla.connect.connectors.jdbc.times import instant_field, micros_of, moment_of
 from ottla.connect.data import (
     DATE,
@@ -25,7 +25,7 @@ from ottla.connect.data import (
 )
 from ottla.connect.errors import ConnectException, DataException
 
-INTEGERS: Final = {
+SQLITE_INTEGER_TYPES: Final = {
     "tinyint": Type.INT8,
     "smallint": Type.INT16,
     "int2": Type.INT16,
@@ -50,10 +50,12 @@ LOGICAL_DDL: Final = {
 }
 
 
-def field_of(column: Column, mapping: Mapping) -> tuple[Schema, Convert | None] | None:
+def field_of(
+    column: ColumnDefinition, mapping: ColumnConversion
+) -> tuple[Schema, Convert | None] | None:
     kind, optional = column.type, column.nullable
-    if kind in INTEGERS:
-        return Schema(INTEGERS[kind], optional=optional), _checked(column, int)
+    if kind in SQLITE_INTEGER_TYPES:
+        return Schema(SQLITE_INTEGER_TYPES[kind], optional=optional), _checked(column, int)
     if kind in ("boolean", "bool"):
         return Schema(Type.BOOLEAN, optional=optional), bool
     if kind == "date":
@@ -80,7 +82,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _checked(column: Column, kind: type) -> Convert:
+def _checked(column: ColumnDefinition, kind: type) -> Convert:
     def checked(value: Any) -> Any:
         if isinstance(value, kind):
             return value
@@ -89,7 +91,7 @@ def _checked(column: Column, kind: type) -> Convert:
     return checked
 
 
-def _moment(column: Column, convert: Convert) -> Convert:
+def _moment(column: ColumnDefinition, convert: Convert) -> Convert:
     def moment(value: Any) -> Any:
         micros = micros_of_stored(value)
         if micros is None:
@@ -106,7 +108,7 @@ def _time(value: Any) -> datetime.time:
 
 
 def micros_of_stored(value: Any) -> int | None:
-    """SQLite's moments: ISO text (UTC, if it names no zone), or milliseconds since the epoch."""
+    """A stored timestamp: ISO text (UTC by default), or milliseconds since the epoch."""
     if isinstance(value, int | float):
         return int(value * 1000)
     try:

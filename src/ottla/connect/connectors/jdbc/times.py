@@ -1,4 +1,4 @@
-"""Moments: columns with and without a zone, as Connect's Timestamp or finer."""
+"""Timestamp columns, with or without a time zone, as Connect's Timestamp or with finer units."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ottla.connect.connectors.jdbc.database import Column, Convert
+from ottla.connect.connectors.jdbc.database import ColumnDefinition, Convert
 from ottla.connect.data import Schema, Type, timestamp_schema
 from ottla.connect.errors import ConfigException
 
@@ -31,7 +31,7 @@ def zone_of(name: str, setting: str = "db.timezone") -> datetime.tzinfo:
 
 
 def with_zone(name: str) -> Convert:
-    """A moment without a zone was written in this one."""
+    """Interprets values without a time zone as of this one."""
     zone = zone_of(name)
     if zone is datetime.UTC:
 
@@ -55,15 +55,15 @@ def moment_of(micros: int) -> datetime.datetime:
 
 
 def time_in_utc(value: datetime.time) -> datetime.time:
-    """Connect's Time has no zone: it is UTC's."""
+    """Converts to UTC, because Connect's Time has no time zone."""
     day = datetime.datetime.combine(EPOCH.date(), value)
     return day.astimezone(datetime.UTC).time() if value.tzinfo is not None else value
 
 
 def instant_field(
-    column: Column, granularity: str, zone: Convert | None
+    column: ColumnDefinition, granularity: str, zone: Convert | None
 ) -> tuple[Schema, Convert | None]:
-    """`zone` gives a value its zone, if the column has none."""
+    """`zone` adds the time zone, if the column has none."""
     if granularity == CONNECT_LOGICAL:
         return timestamp_schema(optional=column.nullable), zone
     unit, form = granularity.split("_", 1)

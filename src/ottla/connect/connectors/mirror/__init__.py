@@ -1,8 +1,8 @@
-"""Topics of another cluster, with the offsets of its groups: Kafka's MirrorMaker 2.
+"""Kafka's MirrorMaker 2: replicates the topics of another cluster, and the offsets of its groups.
 
-    source.py       records of topics; where they lie here and there (offset syncs)
-    checkpoints.py  offsets of groups, in terms of this cluster
-    heartbeats.py   a sign of life
+    source.py        replicates records, and emits offset syncs (source offset <-> target offset)
+    checkpoints.py   emits checkpoints: groups' offsets, translated to the target cluster
+    heartbeats.py    emits heartbeats
 
 Names, settings and the formats of internal topics are Kafka's.
 """

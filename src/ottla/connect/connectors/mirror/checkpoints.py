@@ -1,7 +1,7 @@
-"""MirrorCheckpoint: how far groups of the source have come, in terms of the target.
+"""MirrorCheckpoint: the committed offsets of the source's groups, translated to the target.
 
-With sync.group.offsets.enabled the groups of the target are moved there, as long as nobody is in
-them: a consumer that moves to the target goes on where it was.
+With sync.group.offsets.enabled the offsets are committed in the target as well, as long as the
+group has no members there. So consumers that move to the target resume where they were.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ottla.client.record import TopicPartition
 from ottla.connect.api import Props, SourceConnector, SourceTask, SourceTaskContext
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.connectors.mirror import clusters
-from ottla.connect.connectors.mirror.formats import Checkpoint, OffsetSync
+from ottla.connect.connectors.mirror.formats import MirrorCheckpoint, OffsetSync
+from ottla.connect.connectors.mirror.offset_sync_store import OffsetSyncStore
 from ottla.connect.connectors.mirror.policies import (
     checkpoints_topic,
     offset_syncs_topic,
@@ -28,12 +29,11 @@ from ottla.connect.connectors.mirror.settings import (
     SOURCE,
     TARGET,
     TOPICS_EXCLUDE,
-    choice,
-    interval,
+    define_choice,
+    define_interval,
     matches,
 )
-from ottla.connect.connectors.mirror.settings import clusters as common
-from ottla.connect.connectors.mirror.translation import Translation
+from ottla.connect.connectors.mirror.settings import common_config as common
 from ottla.connect.data import BYTES_SCHEMA, SourceRecord
 from ottla.connect.errors import RetriableException
 from ottla.connect.validators import at_least, one_of
@@ -47,25 +47,27 @@ log = logging.getLogger("ottla.connect.mirror")
 
 def _config() -> ConfigDef:
     low = Importance.LOW
-    config = choice(choice(common(), "groups", GROUPS_EXCLUDE), "topics", TOPICS_EXCLUDE)
-    interval(config, "refresh.groups", 600, "look for new groups")
-    interval(config, "emit.checkpoints", 60, "note how far groups are")
+    config = define_choice(
+        define_choice(common(), "groups", GROUPS_EXCLUDE), "topics", TOPICS_EXCLUDE
+    )
+    define_interval(config, "refresh.groups", 600, "look for new groups")
+    define_interval(config, "emit.checkpoints", 60, "emit checkpoints")
     return (
         config.define(
             *("sync.group.offsets.enabled", ConfigType.BOOLEAN, False, low),
-            "Whether groups of the target are moved as well.",
+            "Whether to commit the translated offsets in the target.",
         )
         .define(
             *("sync.group.offsets.interval.seconds", ConfigType.INT, 60, low),
-            "How often they are.", validator=at_least(0),
+            "How often to commit them.", validator=at_least(0),
         )
         .define(
             *("checkpoints.topic.replication.factor", ConfigType.INT, -1, low),
-            "Of the topic of checkpoints; -1: the broker's default.",
+            "The replication factor of the checkpoints topic; -1: the broker's default.",
         )
         .define(
             *("offset-syncs.topic.location", ConfigType.STRING, "source", low),
-            "The cluster with the topic of offset syncs: source, target.",
+            "The cluster of the offset syncs topic: source or target.",
             validator=one_of("source", "target"),
         )
     )  # fmt: skip
@@ -85,7 +87,7 @@ class MirrorCheckpointConnector(SourceConnector):
         self._settings = settings = CONFIG.parse(props)
         self._props = dict(props)
         self._source = clusters.admin_of(props, SOURCE)
-        self._watch: clusters.Watch | None = None
+        self._watch: clusters.ClusterWatch | None = None
         try:
             with clusters.admin_of(props, TARGET) as target:
                 clusters.make_internal(
@@ -93,13 +95,13 @@ class MirrorCheckpointConnector(SourceConnector):
                     checkpoints_topic(settings[f"{SOURCE}alias"]),
                     settings["checkpoints.topic.replication.factor"],
                 )
-            self._groups = self._look()
+            self._groups = self._list_groups()
         except KafkaError as error:
             self.stop()
-            raise RetriableException(f"the clusters can't be asked: {error}") from error
+            raise RetriableException(f"a cluster is not available: {error}") from error
         if settings["refresh.groups.enabled"]:
             seconds = settings["refresh.groups.interval.seconds"]
-            self._watch = clusters.Watch({"refresh.groups": (seconds, self._refresh)})
+            self._watch = clusters.ClusterWatch({"refresh.groups": (seconds, self._refresh)})
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         if not self._settings["emit.checkpoints.enabled"]:
@@ -114,16 +116,16 @@ class MirrorCheckpointConnector(SourceConnector):
             self._watch.stop()
         self._source.close()
 
-    def _look(self) -> list[str]:
+    def _list_groups(self) -> list[str]:
         settings = self._settings
         return sorted(
-            each.name
-            for each in self._source.groups.list()
-            if matches(each.name, settings["groups"], settings["groups.exclude"])
+            group.name
+            for group in self._source.groups.list()
+            if matches(group.name, settings["groups"], settings["groups.exclude"])
         )
 
     def _refresh(self) -> None:
-        groups = self._look()
+        groups = self._list_groups()
         if groups != self._groups:
             self._groups = groups
             self.context.request_task_reconfiguration()
@@ -137,14 +139,14 @@ class MirrorCheckpointTask(SourceTask):
         self._alias: str = settings[f"{SOURCE}alias"]
         self._source = clusters.admin_of(props, SOURCE)
         self._target = clusters.admin_of(props, TARGET)
-        self._translation = Translation()
+        self._translation = OffsetSyncStore()
         home = SOURCE if settings["offset-syncs.topic.location"] == "source" else TARGET
         self._syncs_at = self._source if home == SOURCE else self._target
-        self._syncs_place = TopicPartition(offset_syncs_topic(settings[f"{TARGET}alias"]), 0)
+        self._syncs_partition = TopicPartition(offset_syncs_topic(settings[f"{TARGET}alias"]), 0)
         self._syncs: Consumer[bytes, bytes] = clusters.consumer_of(props, home)
-        self._syncs.assign({self._syncs_place: 0})
+        self._syncs.assign({self._syncs_partition: 0})
         self._syncs_next = 0
-        self._emitted: dict[tuple[str, TopicPartition], Checkpoint] = {}
+        self._emitted: dict[tuple[str, TopicPartition], MirrorCheckpoint] = {}
         self._due_s = self._sync_due_s = 0.0
 
     def poll(self) -> Sequence[SourceRecord] | None:
@@ -155,13 +157,19 @@ class MirrorCheckpointTask(SourceTask):
         self._due_s = time.monotonic() + self._settings["emit.checkpoints.interval.seconds"]
         try:
             self._read_syncs()
-            checkpoints = [each for group in self._groups for each in self._checkpoints(group)]
-            self._move_groups(checkpoints)
+            checkpoints = [
+                checkpoint for group in self._groups for checkpoint in self._checkpoints(group)
+            ]
+            self._sync_groups(checkpoints)
         except KafkaError as error:
-            raise RetriableException(f"checkpoints can't be made: {error}") from error
-        new = [each for each in checkpoints if self._emitted.get(_place(each)) != each]
-        self._emitted |= {_place(each): each for each in new}
-        return [self._record(each) for each in new] or None
+            raise RetriableException(f"creating checkpoints failed: {error}") from error
+        new = [
+            checkpoint
+            for checkpoint in checkpoints
+            if self._emitted.get(_key_of(checkpoint)) != checkpoint
+        ]
+        self._emitted |= {_key_of(checkpoint): checkpoint for checkpoint in new}
+        return [self._record(checkpoint) for checkpoint in new] or None
 
     def stop(self) -> None:
         self._syncs.close()
@@ -169,8 +177,10 @@ class MirrorCheckpointTask(SourceTask):
         self._target.close()
 
     def _read_syncs(self) -> None:
-        """All that were noted until now."""
-        end = clusters.ends_of(self._syncs_at, [self._syncs_place]).get(self._syncs_place, 0)
+        """Read the offset syncs topic to its current end."""
+        end = clusters.ends_of(self._syncs_at, [self._syncs_partition]).get(
+            self._syncs_partition, 0
+        )
         deadline = time.monotonic() + 30
         while self._syncs_next < end and time.monotonic() < deadline:
             record = self._syncs.poll(WAIT_S)
@@ -180,48 +190,50 @@ class MirrorCheckpointTask(SourceTask):
             if record.key is not None and record.value is not None:
                 self._translation.add(OffsetSync.read(record.key, record.value))
 
-    def _checkpoints(self, group: str) -> list[Checkpoint]:
+    def _checkpoints(self, group: str) -> list[MirrorCheckpoint]:
         settings, found = self._settings, []
-        for place, committed in self._source.groups.offsets(group).items():
-            if not matches(place.topic, settings["topics"], settings["topics.exclude"]):
+        for partition, committed in self._source.groups.offsets(group).items():
+            if not matches(partition.topic, settings["topics"], settings["topics.exclude"]):
                 continue
-            downstream = self._translation.downstream(place, committed.offset)
+            downstream = self._translation.downstream(partition, committed.offset)
             if downstream is not None:
-                remote = self._policy.remote(self._alias, place.topic)
-                there = TopicPartition(remote, place.partition)
+                remote = self._policy.remote(self._alias, partition.topic)
+                there = TopicPartition(remote, partition.partition)
                 metadata = committed.metadata or ""
-                found.append(Checkpoint(group, there, committed.offset, downstream, metadata))
+                found.append(MirrorCheckpoint(group, there, committed.offset, downstream, metadata))
         return found
 
-    def _move_groups(self, checkpoints: Sequence[Checkpoint]) -> None:
+    def _sync_groups(self, checkpoints: Sequence[MirrorCheckpoint]) -> None:
         if not self._settings["sync.group.offsets.enabled"]:
             return
         if time.monotonic() < self._sync_due_s:
             return
         every_s = self._settings["sync.group.offsets.interval.seconds"]
         self._sync_due_s = time.monotonic() + every_s
-        states = {each.name: each.state for each in self._target.groups.list_all()}
+        states = {group.name: group.state for group in self._target.groups.list_all()}
         for group in self._groups:
             wanted = {
-                each.partition: each.downstream for each in checkpoints if each.group == group
+                checkpoint.partition: checkpoint.downstream
+                for checkpoint in checkpoints
+                if checkpoint.group == group
             }
             if wanted and states.get(group, "Empty") in ("Empty", "Dead"):
-                self._move(group, wanted)
+                self._sync_group(group, wanted)
 
-    def _move(self, group: str, wanted: Mapping[TopicPartition, int]) -> None:
-        """Forward only: the group may have read here already."""
-        here = self._target.groups.offsets(group)
+    def _sync_group(self, group: str, wanted: Mapping[TopicPartition, int]) -> None:
+        """Commit translated offsets, but never move a group backwards: it may have read here."""
+        committed = self._target.groups.offsets(group)
         ahead = {
-            place: offset
-            for place, offset in wanted.items()
-            if place not in here or here[place].offset < offset
+            partition: offset
+            for partition, offset in wanted.items()
+            if partition not in committed or committed[partition].offset < offset
         }
         try:
             self._target.groups.alter_offsets(group, ahead)
-        except KafkaError as error:  # somebody joined, or the topic is not there yet
-            log.warning("the group %s is not moved: %s", group, error)
+        except KafkaError as error:  # a member has joined, or the topic does not exist yet
+            log.warning("Syncing offsets of group %s failed: %s", group, error)
 
-    def _record(self, checkpoint: Checkpoint) -> SourceRecord:
+    def _record(self, checkpoint: MirrorCheckpoint) -> SourceRecord:
         partition: dict[str, Any] = {
             "group": checkpoint.group,
             "topic": checkpoint.partition.topic,
@@ -240,7 +252,7 @@ class MirrorCheckpointTask(SourceTask):
         )
 
 
-def _place(checkpoint: Checkpoint) -> tuple[str, TopicPartition]:
+def _key_of(checkpoint: MirrorCheckpoint) -> tuple[str, TopicPartition]:
     return checkpoint.group, checkpoint.partition
 
 

@@ -1,4 +1,4 @@
-"""What is asked of either cluster, and done there."""
+"""Clients for the two clusters, and operations on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.connect.connectors.mirror.settings import (
 from ottla.connect.errors import ConnectException, RetriableException
 from ottla.errors import ErrorCode, KafkaError
 
-LOOK_EVERY_S_MIN: Final = 0.05
+INTERVAL_S_MIN: Final = 0.05
 STOP_S_MAX: Final = 60.0
 COMPACT: Final = {"cleanup.policy": "compact"}
 
@@ -36,7 +36,7 @@ def producer_of(props: Mapping[str, str], side: str) -> Producer[bytes, bytes]:
 
 
 def consumer_of(props: Mapping[str, str], side: str) -> Consumer[bytes, bytes]:
-    """Without a group; records of transactions that were aborted are not copied."""
+    """A consumer without a group; read_committed, so that aborted records are not replicated."""
     settings = client_settings(props, side) | {
         name.removeprefix(SOURCE_CONSUMER): value
         for name, value in props.items()
@@ -48,7 +48,7 @@ def consumer_of(props: Mapping[str, str], side: str) -> Consumer[bytes, bytes]:
 
 
 def partition_counts(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
-    """Of topics that are there."""
+    """Topic -> number of partitions, for topics that exist."""
     names = sorted(topics)
     if not names:
         return {}
@@ -60,32 +60,32 @@ def partition_counts(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
 
 
 def make_internal(admin: Admin, topic: str, replication_factor: int) -> None:
-    """A compacted topic of one partition, if it is not there."""
-    wish = NewTopic(topic, 1, _factor(replication_factor), configs=COMPACT)
-    error = admin.topics.create_all([wish])[topic]
+    """Create a compacted topic of one partition, unless it exists."""
+    topic_to_create = NewTopic(topic, 1, _factor(replication_factor), configs=COMPACT)
+    error = admin.topics.create_all([topic_to_create])[topic]
     if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-        raise ConnectException(f"the topic {topic} can't be made: {error}") from error
+        raise ConnectException(f"creating the topic {topic} failed: {error}") from error
 
 
 def set_configs(admin: Admin, topic: str) -> dict[str, str]:
-    """Those that were set for this topic."""
+    """The configs that were set for this topic."""
     found = admin.configs.describe_topics([topic]).get(topic)
     if not isinstance(found, list):
         return {}
     return {
-        each.name: each.value
-        for each in found
-        if each.source is ConfigSource.DYNAMIC_TOPIC_CONFIG and each.value is not None
+        entry.name: entry.value
+        for entry in found
+        if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG and entry.value is not None
     }
 
 
 def make_topic(
     admin: Admin, topic: str, partitions: int, factor: int, configs: Mapping[str, str]
 ) -> None:
-    wish = NewTopic(topic, partitions, _factor(factor), configs=configs)
-    error = admin.topics.create_all([wish])[topic]
+    topic_to_create = NewTopic(topic, partitions, _factor(factor), configs=configs)
+    error = admin.topics.create_all([topic_to_create])[topic]
     if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-        raise RetriableException(f"the topic {topic} can't be made: {error}") from error
+        raise RetriableException(f"creating the topic {topic} failed: {error}") from error
 
 
 def sync_configs(admin: Admin, topic: str, wanted: Mapping[str, str]) -> None:
@@ -98,38 +98,40 @@ def sync_configs(admin: Admin, topic: str, wanted: Mapping[str, str]) -> None:
 
 def ends_of(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     found = admin.offsets.find(partitions)
-    return {each: at.offset for each, at in found.items() if not isinstance(at, KafkaError)}
+    return {
+        partition: at.offset for partition, at in found.items() if not isinstance(at, KafkaError)
+    }
 
 
-def _factor(wish: int) -> int | None:
-    return None if wish < 0 else wish
+def _factor(topic_to_create: int) -> int | None:
+    return None if topic_to_create < 0 else topic_to_create
 
 
-class Watch:
-    """Looks every now and then, each look after its own time. All of them on one thread: clients
-    are used by one thread at a time. What fails is said and tried again."""
+class ClusterWatch:
+    """Runs jobs periodically, all on one thread, because they share the clients. A job that fails
+    is logged and retried."""
 
-    def __init__(self, looks: Mapping[str, tuple[float, Callable[[], None]]]) -> None:
-        self._looks = dict(looks)
+    def __init__(self, jobs: Mapping[str, tuple[float, Callable[[], None]]]) -> None:
+        self._jobs = dict(jobs)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mirror-watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """When it returns, nothing looks any more."""
+        """When it returns, no job runs any more."""
         self._stopped.set()
         self._thread.join(STOP_S_MAX)
 
     def _run(self) -> None:
         now = time.monotonic()
-        due = {name: now + seconds for name, (seconds, _) in self._looks.items()}
+        due = {name: now + seconds for name, (seconds, _) in self._jobs.items()}
         while due:
-            name = min(due, key=lambda each: due[each])
-            if self._stopped.wait(max(due[name] - time.monotonic(), LOOK_EVERY_S_MIN)):
+            name = min(due, key=lambda job: due[job])
+            if self._stopped.wait(max(due[name] - time.monotonic(), INTERVAL_S_MIN)):
                 return
-            seconds, look = self._looks[name]
+            seconds, job = self._jobs[name]
             try:
-                look()
+                job()
             except (KafkaError, ConnectException) as error:
-                log.warning("%s failed and is tried again: %s", name, error)
+                log.warning("%s failed, will retry: %s", name, error)
             due[name] = time.monotonic() + seconds

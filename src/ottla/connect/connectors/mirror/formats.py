@@ -1,4 +1,4 @@
-"""Records of internal topics, byte for byte as MirrorMaker writes them."""
+"""The records of MirrorMaker's internal topics, byte for byte."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 from ottla.client.record import TopicPartition
 
-VERSION: Final = 0
+FORMAT_VERSION: Final = 0
 SHORT: Final = struct.Struct(">h")
 INT: Final = struct.Struct(">i")
 LONG: Final = struct.Struct(">q")
 
 
 class OffsetSync(NamedTuple):
-    """Records of the source before `upstream` lie before `downstream` in the target."""
+    """Source records before offset `upstream` are before offset `downstream` in the target."""
 
     partition: TopicPartition  # in the source
     upstream: int
@@ -34,8 +34,8 @@ class OffsetSync(NamedTuple):
         return cls(TopicPartition(topic, partition), upstream, downstream)
 
 
-class Checkpoint(NamedTuple):
-    """How far a group has come, in the source and, so to say, in the target."""
+class MirrorCheckpoint(NamedTuple):
+    """The committed offset of a group, in the source and translated to the target."""
 
     group: str
     partition: TopicPartition  # in the target
@@ -44,15 +44,15 @@ class Checkpoint(NamedTuple):
     metadata: str = ""
 
     def key(self) -> bytes:
-        place = _string(self.partition.topic) + INT.pack(self.partition.partition)
-        return _string(self.group) + place
+        partition = _string(self.partition.topic) + INT.pack(self.partition.partition)
+        return _string(self.group) + partition
 
     def value(self) -> bytes:
         offsets = LONG.pack(self.upstream) + LONG.pack(self.downstream)
-        return SHORT.pack(VERSION) + offsets + _string(self.metadata)
+        return SHORT.pack(FORMAT_VERSION) + offsets + _string(self.metadata)
 
     @classmethod
-    def read(cls, key: bytes, value: bytes) -> Checkpoint:
+    def read(cls, key: bytes, value: bytes) -> MirrorCheckpoint:
         group, at = _read_string(key, 0)
         topic, at = _read_string(key, at)
         (partition,) = INT.unpack_from(key, at)
@@ -61,7 +61,7 @@ class Checkpoint(NamedTuple):
         return cls(group, TopicPartition(topic, partition), upstream, downstream, metadata)
 
 
-class Heartbeat(NamedTuple):
+class MirrorHeartbeat(NamedTuple):
     source: str
     target: str
     timestamp_ms: int
@@ -70,10 +70,10 @@ class Heartbeat(NamedTuple):
         return _string(self.source) + _string(self.target)
 
     def value(self) -> bytes:
-        return SHORT.pack(VERSION) + LONG.pack(self.timestamp_ms)
+        return SHORT.pack(FORMAT_VERSION) + LONG.pack(self.timestamp_ms)
 
     @classmethod
-    def read(cls, key: bytes, value: bytes) -> Heartbeat:
+    def read(cls, key: bytes, value: bytes) -> MirrorHeartbeat:
         source, at = _read_string(key, 0)
         target, _ = _read_string(key, at)
         return cls(source, target, LONG.unpack_from(value, 2)[0])

@@ -1,4 +1,4 @@
-"""MirrorHeartbeat: a record now and then that says that the mirror lives."""
+"""MirrorHeartbeat: periodic records that show that replication is alive."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 from ottla.connect.api import Props, SourceConnector, SourceTask, SourceTaskContext
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.connectors.mirror import clusters
-from ottla.connect.connectors.mirror.formats import Heartbeat
+from ottla.connect.connectors.mirror.formats import MirrorHeartbeat
 from ottla.connect.connectors.mirror.policies import HEARTBEATS
-from ottla.connect.connectors.mirror.settings import SOURCE, TARGET, interval
-from ottla.connect.connectors.mirror.settings import clusters as common
+from ottla.connect.connectors.mirror.settings import SOURCE, TARGET, define_interval
+from ottla.connect.connectors.mirror.settings import common_config as common
 from ottla.connect.data import BYTES_SCHEMA, SourceRecord
 from ottla.connect.errors import RetriableException
 from ottla.errors import KafkaError
@@ -21,9 +21,9 @@ WAIT_S: Final = 0.1
 
 
 def _config() -> ConfigDef:
-    return interval(common(), "emit.heartbeats", 1, "write a heartbeat").define(
+    return define_interval(common(), "emit.heartbeats", 1, "emit a heartbeat").define(
         *("heartbeats.topic.replication.factor", ConfigType.INT, -1, Importance.LOW),
-        "Of the topic of heartbeats; -1: the broker's default.",
+        "The replication factor of the heartbeats topic; -1: the broker's default.",
     )
 
 
@@ -45,7 +45,7 @@ class MirrorHeartbeatConnector(SourceConnector):
             with clusters.admin_of(props, TARGET) as target:
                 clusters.make_internal(target, HEARTBEATS, factor)
         except KafkaError as error:
-            raise RetriableException(f"the cluster can't be asked: {error}") from error
+            raise RetriableException(f"the target cluster is not available: {error}") from error
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         return [self._props] if self._settings["emit.heartbeats.enabled"] else []
@@ -66,7 +66,7 @@ class MirrorHeartbeatTask(SourceTask):
             return None
         self._due_s = time.monotonic() + self._interval_s
         now_ms = int(time.time() * 1000)
-        beat = Heartbeat(self._source, self._target, now_ms)
+        beat = MirrorHeartbeat(self._source, self._target, now_ms)
         return [
             SourceRecord(
                 {"sourceClusterAlias": self._source, "targetClusterAlias": self._target},

@@ -1,4 +1,4 @@
-"""What a topic of the source is called in the target."""
+"""Replication policies: the names of replicated topics in the target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INTERNAL: Final = ".internal"
 
 
 class DefaultReplicationPolicy:
-    """orders of the cluster A is A.orders; so no topic is copied in a circle."""
+    """`orders` of cluster A becomes `A.orders`, which prevents replication cycles."""
 
     def __init__(self, separator: str = ".") -> None:
         self.separator = separator
@@ -19,12 +19,12 @@ class DefaultReplicationPolicy:
         return f"{alias}{self.separator}{topic}"
 
     def source_of(self, topic: str) -> str | None:
-        """The cluster that a topic was copied from; None: it is at home here."""
+        """The source cluster of a replicated topic; None if the topic is local."""
         alias, found, rest = topic.partition(self.separator)
         return alias if found and rest else None
 
     def is_copyable(self, topic: str, target: str) -> bool:
-        """What came from the target doesn't go back to it."""
+        """False for topics that came from the target: they must not go back."""
         return self.source_of(topic) != target and not self.is_internal(topic)
 
     def is_internal(self, topic: str) -> bool:
@@ -39,7 +39,7 @@ class DefaultReplicationPolicy:
 
 
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """Topics keep their names: for one direction only, or they go round in circles."""
+    """Topics keep their names. For one direction only, because it cannot detect cycles."""
 
     def remote(self, alias: str, topic: str) -> str:
         return super().remote(alias, topic) if self.is_heartbeats(topic) else topic

@@ -1,4 +1,4 @@
-"""The settings of the three mirror connectors."""
+"""The settings that the three mirror connectors share."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ CONFIGS_EXCLUDE: Final = (
 )
 
 
-def clusters() -> ConfigDef:
-    """What all three have in common."""
+def common_config() -> ConfigDef:
+    """The settings of all three connectors."""
     config = ConfigDef()
     for side, what in ((SOURCE, "The cluster to copy from"), (TARGET, "The cluster to copy to")):
         config.define(
-            *(f"{side}alias", ConfigType.STRING), importance=HIGH, doc=f"{what}: its name.",
+            *(f"{side}alias", ConfigType.STRING), importance=HIGH, doc=f"{what}: its alias.",
             validator=non_empty_string,
         )  # fmt: skip
         config.define(
             *(f"{side}{BOOTSTRAP}", ConfigType.STRING), importance=HIGH,
-            doc=f"{what}: its address. Other client settings may follow {side}.",
+            doc=f"{what}: its address. {side}* may be any other client setting.",
             validator=non_empty_string,
         )  # fmt: skip
     return (
         config.define(
             *("replication.policy.class", ConfigType.STRING, "DefaultReplicationPolicy", LOW),
-            f"How topics are named: {', '.join(POLICIES)}.", validator=_policy,
+            f"How replicated topics are named: {', '.join(POLICIES)}.", validator=_policy,
         )
         .define(
             *("replication.policy.separator", ConfigType.STRING, ".", LOW),
-            "Between the source's name and the topic's.",
+            "The separator of the source's alias and the topic's name.",
         )
         .define(
             *("replication.factor", ConfigType.INT, -1, LOW),
-            "Of topics that are made; -1: the broker's default.",
+            "The replication factor of new topics; -1: the broker's default.",
         )
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ def _policy(name: str, value: Any) -> None:
         raise ConfigException.of(name, value, f"must be one of {', '.join(POLICIES)}")
 
 
-def interval(config: ConfigDef, name: str, seconds: int, doc: str) -> ConfigDef:
+def define_interval(config: ConfigDef, name: str, seconds: int, doc: str) -> ConfigDef:
     """`<name>.enabled` and `<name>.interval.seconds`."""
     config.define(f"{name}.enabled", ConfigType.BOOLEAN, True, LOW, f"Whether to {doc}.")
     return config.define(
@@ -68,32 +68,34 @@ def interval(config: ConfigDef, name: str, seconds: int, doc: str) -> ConfigDef:
     )  # fmt: skip
 
 
-def choice(config: ConfigDef, name: str, exclude: str) -> ConfigDef:
-    """Topics or groups, by regular expressions."""
+def define_choice(config: ConfigDef, name: str, exclude: str) -> ConfigDef:
+    """Defines a selection of topics or groups by regular expressions."""
     doc = f"The {name}, as regular expressions separated by commas."
     config.define(name, ConfigType.LIST, ".*", HIGH, doc, validator=_regexes)
     return config.define(
         *(f"{name}.exclude", ConfigType.LIST, exclude, HIGH),
-        "Those of them that are left out.", validator=_regexes,
+        f"The {name} to exclude; takes precedence.", validator=_regexes,
     )  # fmt: skip
 
 
 def _regexes(name: str, value: Any) -> None:
-    for each in value:
+    for pattern in value:
         try:
-            re.compile(each)
+            re.compile(pattern)
         except re.error as error:
-            raise ConfigException.of(name, each, f"no regular expression: {error}") from error
+            raise ConfigException.of(
+                name, pattern, f"invalid regular expression: {error}"
+            ) from error
 
 
 def matches(name: str, wanted: Iterable[str], excluded: Iterable[str]) -> bool:
-    if any(re.fullmatch(each, name) for each in excluded):
+    if any(re.fullmatch(pattern, name) for pattern in excluded):
         return False
-    return any(re.fullmatch(each, name) for each in wanted)
+    return any(re.fullmatch(pattern, name) for pattern in wanted)
 
 
 def client_settings(props: Mapping[str, str], side: str) -> dict[str, str]:
-    """What follows source.cluster. or target.cluster., but for name and address."""
+    """The settings with prefix source.cluster. or target.cluster., but alias and address."""
     return {
         name.removeprefix(side): value
         for name, value in props.items()

@@ -1,8 +1,9 @@
-"""MirrorSource: records of the source's topics, partition by partition, with headers and times.
+"""MirrorSource: replicates records partition by partition, with headers and timestamps.
 
-After each commit a task notes, for each partition, how far it has come in both clusters: an offset
-sync. It asks the target for the partition's end before it gives out more, so all that lies
-before it there was copied from before it here; nobody else writes to a mirrored topic.
+After each commit a task emits an offset sync for each partition: the source offset that it has
+reached, and the log end offset in the target. It queries the log end before it hands out further
+records, and nothing else writes to a replicated topic, so every record before the target offset is
+a copy of one before the source offset.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from ottla.client.acls import Acl, AclResource
 from ottla.client.offsets import EARLIEST, LATEST
-from ottla.client.record import Record, TopicPartition
+from ottla.client.record import ConsumerRecord, TopicPartition
 from ottla.connect.api import (
     ExactlyOnceSupport,
     Props,
@@ -23,7 +24,7 @@ from ottla.connect.api import (
     SourceTaskContext,
 )
 from ottla.connect.config import ConfigDef, ConfigType, Importance
-from ottla.connect.connectors.mirror import clusters, rights
+from ottla.connect.connectors.mirror import acls, clusters
 from ottla.connect.connectors.mirror.formats import OffsetSync
 from ottla.connect.connectors.mirror.policies import (
     DefaultReplicationPolicy,
@@ -36,11 +37,11 @@ from ottla.connect.connectors.mirror.settings import (
     SOURCE_CONSUMER,
     TARGET,
     TOPICS_EXCLUDE,
-    choice,
-    interval,
+    define_choice,
+    define_interval,
     matches,
 )
-from ottla.connect.connectors.mirror.settings import clusters as common
+from ottla.connect.connectors.mirror.settings import common_config as common
 from ottla.connect.data import BYTES_SCHEMA, OPTIONAL_BYTES_SCHEMA, Header, SourceRecord
 from ottla.connect.errors import ConnectException, RetriableException
 from ottla.connect.validators import at_least, one_of
@@ -55,27 +56,27 @@ log = logging.getLogger("ottla.connect.mirror")
 
 def _config() -> ConfigDef:
     low = Importance.LOW
-    config = choice(common(), "topics", TOPICS_EXCLUDE)
-    interval(config, "refresh.topics", 600, "look for new topics and partitions")
-    interval(config, "sync.topic.configs", 600, "copy the configs of topics")
-    interval(config, "sync.topic.acls", 600, "copy the rights (ACLs) to read topics")
+    config = define_choice(common(), "topics", TOPICS_EXCLUDE)
+    define_interval(config, "refresh.topics", 600, "look for new topics and partitions")
+    define_interval(config, "sync.topic.configs", 600, "replicate topic configs")
+    define_interval(config, "sync.topic.acls", 600, "replicate topic ACLs for reading")
     return (
         config.define(
             *("config.properties.exclude", ConfigType.LIST, CONFIGS_EXCLUDE, low),
-            "Configs of topics that are not copied, as regular expressions.",
+            "Topic configs to exclude, as regular expressions.",
         )
         .define(
             *("offset-syncs.topic.location", ConfigType.STRING, "source", low),
-            "The cluster with the topic of offset syncs: source, target.",
+            "The cluster of the offset syncs topic: source or target.",
             validator=one_of("source", "target"),
         )
         .define(
             *("offset-syncs.topic.replication.factor", ConfigType.INT, -1, low),
-            "Of that topic; -1: the broker's default.",
+            "The replication factor of that topic; -1: the broker's default.",
         )
         .define(
             *("emit.offset-syncs.enabled", ConfigType.BOOLEAN, True, low),
-            "Whether to note offset syncs: checkpoints need them.",
+            "Whether to emit offset syncs, which checkpoints need.",
         )
         .define(
             *("consumer.poll.timeout.ms", ConfigType.LONG, 1000, low),
@@ -103,21 +104,21 @@ class MirrorSourceConnector(SourceConnector):
         self._found: list[TopicPartition] = []
         self._acls: set[Acl] = set()
         self._without_acls = False
-        self._watch: clusters.Watch | None = None
+        self._watch: clusters.ClusterWatch | None = None
         try:
             self._prepare()
         except KafkaError as error:
             self.stop()
-            raise RetriableException(f"the clusters can't be asked: {error}") from error
+            raise RetriableException(f"a cluster is not available: {error}") from error
         every = {
             "refresh.topics": self._refresh,
             "sync.topic.configs": self._sync_configs,
             "sync.topic.acls": self._sync_acls,
         }
-        self._watch = clusters.Watch(
+        self._watch = clusters.ClusterWatch(
             {
-                name: (settings[f"{name}.interval.seconds"], look)
-                for name, look in every.items()
+                name: (settings[f"{name}.interval.seconds"], job)
+                for name, job in every.items()
                 if settings[f"{name}.enabled"]
             }
         )
@@ -159,17 +160,17 @@ class MirrorSourceConnector(SourceConnector):
                 offset_syncs_topic(settings[f"{TARGET}alias"]),
                 settings["offset-syncs.topic.replication.factor"],
             )
-        self._found = self._look()
+        self._found = self._find_partitions()
         if settings["sync.topic.acls.enabled"]:
             try:
                 self._sync_acls()
-            except KafkaError as error:  # who may not ask for ACLs may still copy records
-                log.warning("ACLs are not copied, and tried again: %s", error)
+            except KafkaError as error:  # replicating records needs no right to describe ACLs
+                log.warning("Syncing topic ACLs failed, will retry: %s", error)
 
-    def _look(self) -> list[TopicPartition]:
-        """The partitions to copy; topics in the target have as many of them."""
+    def _find_partitions(self) -> list[TopicPartition]:
+        """The partitions to replicate. Creates and extends the topics in the target."""
         settings, policy = self._settings, self._policy
-        names = [each for each in self._source.topics.names() if self._wants(each)]
+        names = [topic for topic in self._source.topics.names() if self._wants(topic)]
         counts = clusters.partition_counts(self._source, names)
         alias = settings[f"{SOURCE}alias"]
         remote = {name: policy.remote(alias, name) for name in counts}
@@ -194,7 +195,7 @@ class MirrorSourceConnector(SourceConnector):
         return matches(topic, settings["topics"], settings["topics.exclude"])
 
     def _refresh(self) -> None:
-        found = self._look()
+        found = self._find_partitions()
         if found != self._found:
             self._found = found
             self.context.request_task_reconfiguration()
@@ -206,23 +207,23 @@ class MirrorSourceConnector(SourceConnector):
 
     def _sync_configs(self) -> None:
         alias = self._settings[f"{SOURCE}alias"]
-        for topic in sorted({each.topic for each in self._found}):
+        for topic in sorted({partition.topic for partition in self._found}):
             target = self._policy.remote(alias, topic)
             clusters.sync_configs(self._target, target, self._configs_of(topic))
 
     def _sync_acls(self) -> None:
-        """A cluster without an authorizer has none to copy: that is said once."""
+        """Does nothing further once a cluster turns out to have no authorizer."""
         if self._without_acls:
             return
-        topics = {each.topic for each in self._found}
+        topics = {partition.topic for partition in self._found}
         alias = self._settings[f"{SOURCE}alias"]
         try:
-            found = rights.of_copies(
+            found = acls.acls_of_copies(
                 self._source.acls.describe(AclResource.TOPIC),
                 wanted=topics.__contains__,
                 remote=lambda name: self._policy.remote(alias, name),
             )
-            new = [each for each in found if each not in self._acls]
+            new = [acl for acl in found if acl not in self._acls]
             if new:
                 self._target.acls.create(new)
                 self._acls.update(new)
@@ -230,7 +231,7 @@ class MirrorSourceConnector(SourceConnector):
             if error.code is not ErrorCode.SECURITY_DISABLED:
                 raise
             self._without_acls = True
-            log.info("no ACLs are copied: a cluster has no authorizer (%s)", error)
+            log.info("Topic ACLs are not replicated: a cluster has no authorizer (%s)", error)
 
 
 class MirrorSourceTask(SourceTask):
@@ -239,14 +240,20 @@ class MirrorSourceTask(SourceTask):
         self._alias: str = settings[f"{SOURCE}alias"]
         self._policy: DefaultReplicationPolicy = policy_of(settings)
         self._timeout_s = settings["consumer.poll.timeout.ms"] / 1000
-        assigned = [TopicPartition(*each) for each in json.loads(props[PARTITIONS])]
-        self._partitions = {each: self._source_partition(each) for each in assigned}
-        self._remote = {each: self._policy.remote(self._alias, each.topic) for each in assigned}
+        assigned = [TopicPartition(*fields) for fields in json.loads(props[PARTITIONS])]
+        self._partitions = {partition: self._source_partition(partition) for partition in assigned}
+        self._remote = {
+            partition: self._policy.remote(self._alias, partition.topic) for partition in assigned
+        }
         self._consumer = clusters.consumer_of(props, SOURCE)
         latest = props.get(f"{SOURCE_CONSUMER}auto.offset.reset") == "latest"
         first = LATEST if latest else EARLIEST
-        self._consumer.assign({each: self._start_of(context, each, first) for each in assigned})
-        self._syncs = Syncs(props, settings) if settings["emit.offset-syncs.enabled"] else None
+        self._consumer.assign(
+            {partition: self._start_of(context, partition, first) for partition in assigned}
+        )
+        self._syncs = (
+            OffsetSyncWriter(props, settings) if settings["emit.offset-syncs.enabled"] else None
+        )
 
     def poll(self) -> Sequence[SourceRecord] | None:
         try:
@@ -258,14 +265,18 @@ class MirrorSourceTask(SourceTask):
                     break
                 record = self._consumer.poll()
         except KafkaError as error:
-            raise RetriableException(f"{self._alias} can't be read: {error}") from error
+            raise RetriableException(
+                f"Reading from cluster {self._alias} failed: {error}"
+            ) from error
         return records or None
 
     def commit_record(self, record: SourceRecord) -> None:
         if self._syncs is not None:
             partition = record.source_partition
-            place = TopicPartition(partition[TOPIC], partition[PARTITION])
-            self._syncs.reached(place, self._remote[place], record.source_offset[OFFSET])
+            topic_partition = TopicPartition(partition[TOPIC], partition[PARTITION])
+            self._syncs.reached(
+                topic_partition, self._remote[topic_partition], record.source_offset[OFFSET]
+            )
 
     def commit(self) -> None:
         if self._syncs is not None:
@@ -276,19 +287,25 @@ class MirrorSourceTask(SourceTask):
         if self._syncs is not None:
             self._syncs.close()
 
-    def _source_partition(self, place: TopicPartition) -> dict[str, Any]:
-        return {CLUSTER: self._alias, TOPIC: place.topic, PARTITION: place.partition}
+    def _source_partition(self, topic_partition: TopicPartition) -> dict[str, Any]:
+        return {
+            CLUSTER: self._alias,
+            TOPIC: topic_partition.topic,
+            PARTITION: topic_partition.partition,
+        }
 
-    def _start_of(self, context: SourceTaskContext, place: TopicPartition, first: int) -> int:
-        offset = context.offset(self._partitions[place])
+    def _start_of(
+        self, context: SourceTaskContext, topic_partition: TopicPartition, first: int
+    ) -> int:
+        offset = context.offset(self._partitions[topic_partition])
         return first if offset is None else int(offset[OFFSET]) + 1
 
-    def _record(self, record: Record[bytes, bytes]) -> SourceRecord:
-        place = record.topic_partition
+    def _record(self, record: ConsumerRecord[bytes, bytes]) -> SourceRecord:
+        topic_partition = record.topic_partition
         return SourceRecord(
-            self._partitions[place],
+            self._partitions[topic_partition],
             {OFFSET: record.offset},
-            self._remote[place],
+            self._remote[topic_partition],
             record.partition,
             OPTIONAL_BYTES_SCHEMA,
             record.key,
@@ -299,8 +316,8 @@ class MirrorSourceTask(SourceTask):
         )
 
 
-class Syncs:
-    """Notes where a task has come to in both clusters."""
+class OffsetSyncWriter:
+    """Writes the offset syncs of a task."""
 
     def __init__(self, props: Props, settings: Mapping[str, Any]) -> None:
         at_source = settings["offset-syncs.topic.location"] == "source"
@@ -309,30 +326,33 @@ class Syncs:
         self._target = clusters.admin_of(props, TARGET)
         self._reached: dict[TopicPartition, tuple[TopicPartition, int]] = {}
 
-    def reached(self, place: TopicPartition, remote: str, offset: int) -> None:
-        """This record of the source is in the target."""
-        self._reached[place] = (TopicPartition(remote, place.partition), offset + 1)
+    def reached(self, topic_partition: TopicPartition, remote: str, offset: int) -> None:
+        """The source record at this offset is committed in the target."""
+        self._reached[topic_partition] = (
+            TopicPartition(remote, topic_partition.partition),
+            offset + 1,
+        )
 
     def write(self) -> None:
-        """A sync that can't be written is no harm: the next one says more."""
+        """A failure does no harm, because the next sync supersedes the lost one."""
         reached, self._reached = self._reached, {}
         if not reached:
             return
         try:
             ends = clusters.ends_of(self._target, [remote for remote, _ in reached.values()])
-            for place, (remote, upstream) in reached.items():
+            for topic_partition, (remote, upstream) in reached.items():
                 if remote in ends:
-                    sync = OffsetSync(place, upstream, ends[remote])
+                    sync = OffsetSync(topic_partition, upstream, ends[remote])
                     self._producer.send(self._topic, sync.value(), key=sync.key(), partition=0)
             self._producer.flush()
         except KafkaError as error:
-            log.warning("offset syncs can't be written: %s", error)
+            log.warning("Writing offset syncs failed: %s", error)
 
     def close(self) -> None:
         try:
             self._producer.close()
         except KafkaError as error:
-            log.warning("offset syncs were not all written: %s", error)
+            log.warning("Closing the producer of offset syncs failed: %s", error)
         self._target.close()
 
 

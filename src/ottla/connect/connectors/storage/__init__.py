@@ -1,4 +1,4 @@
-"""Topics as files of a file system or an object store: Parquet, JSON or CSV, through pyarrow.fs.
+"""The storage sink: Parquet, JSON or CSV files on any file system or object store of pyarrow.fs.
 
 The settings are those of Confluent's S3 sink.
 """

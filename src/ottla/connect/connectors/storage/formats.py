@@ -1,4 +1,4 @@
-"""A file's bytes: Parquet, JSON lines, CSV."""
+"""File formats: Parquet, JSON lines, CSV."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def extension_of(settings: Mapping[str, Any]) -> str:
     return f".{name}.gz" if settings["compression.type"] == "gzip" else f".{name}"
 
 
-def encoder_of(settings: Mapping[str, Any]) -> Encode:
-    """Topic, schema and values -> the bytes of a file."""
+def format_encoder(settings: Mapping[str, Any]) -> Encode:
+    """A function from topic, schema and values to the bytes of a file."""
     name: str = settings["format.class"]
     if name == "parquet":
         return _parquet(settings["parquet.codec"])
@@ -37,7 +37,7 @@ def encoder_of(settings: Mapping[str, Any]) -> Encode:
         return encode
 
     def compressed(topic: str, schema: Schema | None, values: Sequence[Any]) -> Any:
-        # No time in the header: the same records are the same bytes.
+        # No time in the header, so that the same records give the same bytes.
         return gzip.compress(encode(topic, schema, values), GZIP_LEVEL, mtime=0)
 
     return compressed
@@ -61,7 +61,7 @@ def _json(decimals: str) -> Encode:
     )
 
     def encode(topic: str, schema: Schema | None, values: Sequence[Any]) -> Any:
-        lines = [converter.from_connect(topic, schema, each) or b"null" for each in values]
+        lines = [converter.from_connect(topic, schema, value) or b"null" for value in values]
         return b"\n".join([*lines, b""])
 
     return encode
@@ -72,7 +72,7 @@ def _csv(topic: str, schema: Schema | None, values: Sequence[Any]) -> Any:
     for field in table.schema:
         if pa.types.is_nested(field.type):
             raise DataException(
-                f"the field {field.name} is nested and has no place in CSV (transforms.Flatten)"
+                f"the field {field.name} is nested, which CSV cannot represent (transforms.Flatten)"
             )
     sink = pa.BufferOutputStream()
     pyarrow.csv.write_csv(table, sink)

@@ -1,4 +1,4 @@
-"""The folder that a record belongs to, and the time that it has."""
+"""Partitioners, which choose a record's folder, and extractors of a record's time."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ FORMATS: Final = {DAILY: DAY, HOURLY: f"{DAY}/'hour'=HH"}
 LENGTHS_MS: Final = {DAILY: DAY_MS, HOURLY: HOUR_MS}
 UNSAFE: Final = str.maketrans({"/": "%2F", "\\": "%5C", "\0": "%00"})
 
-Folder = Callable[[SinkRecord], str]
+RecordPartitioner = Callable[[SinkRecord], str]
 Extract = Callable[[SinkRecord], int]
 
 
-def folder_of(settings: Mapping[str, Any]) -> Folder:
+def partitioner_of(settings: Mapping[str, Any]) -> RecordPartitioner:
     kind = settings["partitioner.class"]
     if kind == FIELD:
         return _by_fields(settings["partition.field.name"])
@@ -46,7 +46,7 @@ def is_by_time(settings: Mapping[str, Any]) -> bool:
     return settings["partitioner.class"] in (TIMEBASED, DAILY, HOURLY)
 
 
-def _by_fields(names: list[str]) -> Folder:
+def _by_fields(names: list[str]) -> RecordPartitioner:
     def folder(record: SinkRecord) -> str:
         return "/".join(f"{name}={_text(_field(record, name))}" for name in names)
 
@@ -58,7 +58,7 @@ def _text(value: Any) -> str:
     return "%2E" * len(text) if text in (".", "..") else text
 
 
-def _by_time(settings: Mapping[str, Any], kind: str) -> Folder:
+def _by_time(settings: Mapping[str, Any], kind: str) -> RecordPartitioner:
     pattern = FORMATS.get(kind) or settings["path.format"]
     length_ms = LENGTHS_MS.get(kind) or settings["partition.duration.ms"]
     zone = zone_of(settings["timezone"], "timezone")
@@ -84,10 +84,10 @@ def _by_time(settings: Mapping[str, Any], kind: str) -> Folder:
 
 
 def _as_java(pattern: str) -> str:
-    """In Joda's patterns, which Confluent uses, Y is the year of the era."""
+    """Converts a Joda pattern, as Confluent uses it: there Y is the year of the era."""
     parts = pattern.split("'")
     return "'".join(
-        part if place % 2 else part.replace("Y", "y") for place, part in enumerate(parts)
+        part if index % 2 else part.replace("Y", "y") for index, part in enumerate(parts)
     )
 
 
@@ -111,7 +111,7 @@ def extractor_of(settings: Mapping[str, Any]) -> Extract:
         try:
             moment = datetime.datetime.fromisoformat(value)
         except (TypeError, ValueError):
-            raise DataException(f"the field {name} holds no time: {value!r}") from None
+            raise DataException(f"the field {name} is not a time: {value!r}") from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=datetime.UTC)
         return (moment - EPOCH) // datetime.timedelta(milliseconds=1)

@@ -29,7 +29,7 @@ def short(value: str, suffix: str = "") -> str:
 
 
 def named(suffix: str, allowed: tuple[str, ...]) -> Callable[[str, Any], None]:
-    """One of our words, or of Confluent's classes for it."""
+    """Accepts a short name, or Confluent's class for it."""
 
     def check(name: str, value: Any) -> None:
         if value is None or short(str(value), suffix) not in allowed:
@@ -43,37 +43,40 @@ def _where(config: ConfigDef) -> ConfigDef:
     return (
         config.define(
             *("store.url", ConfigType.STRING, None, HIGH),
-            "A path, or a URI that pyarrow.fs knows: file:///data, s3://bucket/prefix, gs://bucket,"
-            " hdfs://host:port/path. With s3.bucket.name it is the endpoint of the store.",
+            "A path, or a URI of pyarrow.fs: file:///data, s3://bucket/prefix, gs://bucket,"
+            " hdfs://host:port/path. With s3.bucket.name, the endpoint of the store.",
             group=group,
         )
         .define(
             *("topics.dir", ConfigType.STRING, "topics", HIGH),
-            "The folder of all topics.", group=group,
+            "The folder that contains all topics.", group=group,
         )
-        .define("s3.bucket.name", ConfigType.STRING, None, HIGH, "A bucket.", group=group)
+        .define("s3.bucket.name", ConfigType.STRING, None, HIGH, "The bucket.", group=group)
         .define("s3.region", ConfigType.STRING, None, MEDIUM, "Its region.", group=group)
-        .define("aws.access.key.id", ConfigType.STRING, None, HIGH, "Access key.", group=group)
+        .define("aws.access.key.id", ConfigType.STRING, None, HIGH, "The access key.", group=group)
         .define(
             *("aws.secret.access.key", ConfigType.PASSWORD, None, HIGH),
-            "Its secret; without both, what AWS's own tools would use.", group=group,
+            "Its secret; by default both come from the AWS credential chain.", group=group,
         )
         .define(
             *("format.class", ConfigType.STRING), importance=HIGH, group=group,
-            doc=f"{', '.join(FORMATS)}, or the class that Confluent has for it.",
+            doc=f"{', '.join(FORMATS)}, or Confluent's class for it.",
             validator=named("format", FORMATS),
         )
         .define(
             *("parquet.codec", ConfigType.STRING, "snappy", LOW),
-            f"Of Parquet files: {', '.join(CODECS)}.", group=group, validator=one_of(*CODECS),
+            f"The codec of Parquet files: {', '.join(CODECS)}.", group=group,
+            validator=one_of(*CODECS),
         )
         .define(
             *("compression.type", ConfigType.STRING, "none", LOW),
-            "Of JSON and CSV files: none, gzip.", group=group, validator=one_of(*COMPRESSIONS),
+            "The compression of JSON and CSV files: none, gzip.", group=group,
+            validator=one_of(*COMPRESSIONS),
         )
         .define(
             *("filename.offset.zero.pad.width", ConfigType.INT, 10, LOW),
-            "Digits of the offset in a file's name.", group=group, validator=at_least(0),
+            "The number of digits of the offset in a file name.", group=group,
+            validator=at_least(0),
         )
     )  # fmt: skip
 
@@ -83,22 +86,22 @@ def _when(config: ConfigDef) -> ConfigDef:
     return (
         config.define(
             *("flush.size", ConfigType.INT), importance=HIGH, group=group,
-            doc="Records of a topic's partition, after which its files are closed.",
+            doc="How many records of a topic partition to collect before its files are closed.",
             validator=at_least(1),
         )
         .define(
             *("rotate.interval.ms", ConfigType.LONG, -1, HIGH),
-            "Files are closed when a record is younger than their first one by this (in the time"
-            " that timestamp.extractor gives).", group=group,
+            "Close the files when a record is this much later than the first one, by the time of"
+            " timestamp.extractor.", group=group,
         )
         .define(
             *("rotate.schedule.interval.ms", ConfigType.LONG, -1, MEDIUM),
-            "Files are closed whenever the clock passes a multiple of this; a file that is written"
-            " again after a crash may then end elsewhere.", group=group,
+            "Close the files whenever the clock passes a multiple of this. A file that is rewritten"
+            " after a crash may then end at another record.", group=group,
         )
         .define(
             *("schema.compatibility", ConfigType.STRING, "NONE", HIGH),
-            "NONE: a record with another schema begins a new file.", group=group,
+            "NONE: a record with another schema starts a new file.", group=group,
             validator=one_of_any_case("NONE"),
         )
         .define(
@@ -108,7 +111,7 @@ def _when(config: ConfigDef) -> ConfigDef:
         )
         .define(
             *("json.decimal.format", ConfigType.STRING, "BASE64", LOW),
-            "How JSON writes decimals: BASE64, NUMERIC.", group=group,
+            "The form of decimals in JSON: BASE64, NUMERIC.", group=group,
             validator=one_of_any_case("BASE64", "NUMERIC"),
         )
     )  # fmt: skip
@@ -119,7 +122,7 @@ def _partitions(config: ConfigDef) -> ConfigDef:
     return (
         config.define(
             *("partitioner.class", ConfigType.STRING, "default", HIGH),
-            f"{', '.join(PARTITIONERS)}, or the class that Confluent has for it.", group=group,
+            f"{', '.join(PARTITIONERS)}, or Confluent's class for it.", group=group,
             validator=named("partitioner", PARTITIONERS),
         )
         .define(
@@ -128,26 +131,26 @@ def _partitions(config: ConfigDef) -> ConfigDef:
         )
         .define(
             *("partition.duration.ms", ConfigType.LONG, -1, MEDIUM),
-            "The length of a folder of the timebased partitioner.", group=group,
+            "The time span of a folder of the timebased partitioner.", group=group,
         )
         .define(
             *("path.format", ConfigType.STRING, "", MEDIUM),
-            "Its folders: 'year'=YYYY/'month'=MM/'day'=dd.", group=group,
+            "The format of its folders: 'year'=YYYY/'month'=MM/'day'=dd.", group=group,
         )
-        .define("locale", ConfigType.STRING, "", LOW, "Taken and not used: English.", group=group)
+        .define("locale", ConfigType.STRING, "", LOW, "Accepted and ignored: English.", group=group)
         .define(
             *("timezone", ConfigType.STRING, "UTC", MEDIUM),
-            "The zone of folders and schedules.", group=group,
+            "The time zone of folders and schedules.", group=group,
             validator=lambda name, value: _zone(name, value),
         )
         .define(
             *("timestamp.extractor", ConfigType.STRING, "Wallclock", MEDIUM),
-            "Whose time: Wallclock, Record, RecordField.", group=group,
+            "The time of a record: Wallclock, Record, RecordField.", group=group,
             validator=named("timestampextractor", EXTRACTORS),
         )
         .define(
             *("timestamp.field", ConfigType.STRING, "timestamp", MEDIUM),
-            "The field of RecordField.", group=group, validator=non_empty_string,
+            "The field for RecordField.", group=group, validator=non_empty_string,
         )
     )  # fmt: skip
 
@@ -170,18 +173,18 @@ def settings_of(props: Mapping[str, str]) -> dict[str, Any]:
 
 
 def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong between settings that are right one by one: name and message."""
+    """Errors between settings that are valid by themselves: name and message."""
     partitioner = short(str(values.get("partitioner.class") or ""), "partitioner")
     found = []
     if not values.get("store.url") and not values.get("s3.bucket.name"):
-        found.append(("store.url", "store.url (or s3.bucket.name) says where files go"))
+        found.append(("store.url", "set store.url or s3.bucket.name"))
     if partitioner == FIELD and not values.get("partition.field.name"):
-        found.append(("partition.field.name", "the field partitioner needs its fields"))
+        found.append(("partition.field.name", "the field partitioner needs partition.field.name"))
     if partitioner == TIMEBASED:
         if not values.get("path.format"):
             found.append(("path.format", "the timebased partitioner needs path.format"))
         if int(values.get("partition.duration.ms") or -1) <= 0:
             found.append(
-                ("partition.duration.ms", "the timebased partitioner needs a length above 0")
+                ("partition.duration.ms", "the timebased partitioner needs a time span above 0")
             )
     return found

@@ -1,4 +1,4 @@
-"""The storage sink: topics into files."""
+"""The storage sink: writes topics to files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ottla.client.record import TopicPartition
 from ottla.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
 from ottla.connect.config import ConfigDef, ConfigValue
 from ottla.connect.connectors.jdbc.times import zone_of
-from ottla.connect.connectors.storage.formats import encoder_of, extension_of
+from ottla.connect.connectors.storage.formats import extension_of, format_encoder
 from ottla.connect.connectors.storage.partitioners import (
     extractor_of,
-    folder_of,
     is_by_time,
+    partitioner_of,
 )
 from ottla.connect.connectors.storage.settings import (
     CONFIG,
@@ -23,7 +23,10 @@ from ottla.connect.connectors.storage.settings import (
     settings_of,
 )
 from ottla.connect.connectors.storage.stores import store_of
-from ottla.connect.connectors.storage.writing import PartitionFiles, Rules
+from ottla.connect.connectors.storage.topic_partition_writer import (
+    RotationRules,
+    TopicPartitionWriter,
+)
 from ottla.connect.data import SinkRecord
 from ottla.connect.errors import DataException
 
@@ -46,7 +49,7 @@ class StorageSinkConnector(SinkConnector):
         return [self._props] * max_tasks
 
     def alter_offsets(self, props: Props, offsets: Mapping[TopicPartition, int | None]) -> bool:
-        """Files have offsets in their names: what is read again is written over."""
+        """Any offset is valid: file names contain offsets, so rewritten files replace old ones."""
         return True
 
 
@@ -55,15 +58,15 @@ class StorageSinkTask(SinkTask):
         self._settings = settings_of(props)
         self._rules = rules_of(self._settings)
         self._context = context
-        self._files: dict[TopicPartition, PartitionFiles] = {}
+        self._files: dict[TopicPartition, TopicPartitionWriter] = {}
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
-        for each in partitions:
-            self._files[each] = PartitionFiles(each, self._rules)
+        for partition in partitions:
+            self._files[partition] = TopicPartitionWriter(partition, self._rules)
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         for record in records:
-            # The partition that it was read from: a transform may have named another topic.
+            # By the partition it was consumed from: a transform may have changed the topic.
             files = self._files_of(record)
             if record.value is None:
                 self._tombstone(record)
@@ -80,40 +83,44 @@ class StorageSinkTask(SinkTask):
                 files.close_by_clock()
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Files are closed by their rules: see `pre_commit`."""
+        """Does not close files, which would make them too small: see `pre_commit`."""
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Only offsets up to the first record of an open file: this makes the sink exactly once,
+        because after a crash the same records go to the same files again."""
         return {
-            each: self._files[each].safe(place) if each in self._files else place
-            for each, place in offsets.items()
+            partition: self._files[partition].committable(position)
+            if partition in self._files
+            else position
+            for partition, position in offsets.items()
         }
 
     def close(self, partitions: Collection[TopicPartition]) -> None:
-        """What waits is read again by who comes next."""
-        for each in partitions:
-            self._files.pop(each, None)
+        """Discards open files: their records are not committed, so the next owner reads them."""
+        for partition in partitions:
+            self._files.pop(partition, None)
 
-    def _files_of(self, record: SinkRecord) -> PartitionFiles:
+    def _files_of(self, record: SinkRecord) -> TopicPartitionWriter:
         key = TopicPartition(record.original_topic, record.original_partition or 0)
         if key not in self._files:
-            self._files[key] = PartitionFiles(key, self._rules)
+            self._files[key] = TopicPartitionWriter(key, self._rules)
         return self._files[key]
 
     def _tombstone(self, record: SinkRecord) -> None:
         if self._settings["behavior.on.null.values"] == "fail":
             raise DataException(
                 f"the record {record.topic}-{record.partition}@{record.offset} has no value:"
-                " behavior.on.null.values=ignore leaves such records out"
+                " behavior.on.null.values=ignore skips such records"
             )
 
 
-def rules_of(settings: Mapping[str, Any]) -> Rules:
+def rules_of(settings: Mapping[str, Any]) -> RotationRules:
     rotate_ms = settings["rotate.interval.ms"]
-    return Rules(
+    return RotationRules(
         store=store_of(settings),
-        encode=encoder_of(settings),
+        encode=format_encoder(settings),
         extension=extension_of(settings),
-        folder=folder_of(settings),
+        folder=partitioner_of(settings),
         extract=extractor_of(settings),
         flush_size=settings["flush.size"],
         rotate_ms=rotate_ms,

@@ -1,4 +1,4 @@
-"""Where files go: a file system that pyarrow knows, and a folder in it."""
+"""The target of files: a pyarrow file system, and a folder in it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pyarrow import fs
 from ottla.connect.errors import ConfigException, RetriableException
 
 
-class Store:
-    """Files appear whole, or not at all."""
+class FileStore:
+    """Writes files atomically: readers see whole files only."""
 
     def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
         self._filesystem = filesystem
         self._root = root
-        # Object stores show a file when it is closed; a file system shows it from its first byte.
+        # Object stores show a file once it is closed; a file system shows it from its first byte.
         self._moves = filesystem.type_name in ("local", "hdfs")
 
     def write(self, path: str, content: Any) -> None:
-        """A file of that name is replaced: after a crash the same records are written again."""
+        """Replaces an existing file: after a crash the same records are written again."""
         target = posixpath.join(self._root, path)
         folder, name = posixpath.split(target)
         first = posixpath.join(folder, f".{name}.part") if self._moves else target
@@ -34,13 +34,13 @@ class Store:
             if self._moves:
                 self._filesystem.move(first, target)
         except (OSError, pa.ArrowException) as error:
-            raise RetriableException(f"{target} can't be written: {error}") from error
+            raise RetriableException(f"Writing {target} failed: {error}") from error
 
 
-def store_of(settings: Mapping[str, Any]) -> Store:
-    """As store.url, or s3.*, say, with topics.dir."""
+def store_of(settings: Mapping[str, Any]) -> FileStore:
+    """The store of store.url or s3.*, at topics.dir."""
     filesystem, path = _opened(settings)
-    return Store(filesystem, posixpath.join(path, settings["topics.dir"]))
+    return FileStore(filesystem, posixpath.join(path, settings["topics.dir"]))
 
 
 def _opened(settings: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
@@ -58,19 +58,19 @@ def _opened(settings: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
 
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
-        raise ConfigException.of("store.url", path, "a path begins with /")
+        raise ConfigException.of("store.url", path, "a path must begin with /")
     return path
 
 
 def _s3(settings: Mapping[str, Any]) -> dict[str, Any]:
-    wishes: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if settings["s3.region"]:
-        wishes["region"] = settings["s3.region"]
+        arguments["region"] = settings["s3.region"]
     if settings["aws.access.key.id"] and settings["aws.secret.access.key"]:
-        wishes["access_key"] = settings["aws.access.key.id"]
-        wishes["secret_key"] = settings["aws.secret.access.key"].value
+        arguments["access_key"] = settings["aws.access.key.id"]
+        arguments["secret_key"] = settings["aws.secret.access.key"].value
     if settings["store.url"]:
         scheme, _, endpoint = settings["store.url"].partition("://")
-        wishes["endpoint_override"] = endpoint.rstrip("/")
-        wishes["scheme"] = scheme
-    return wishes
+        arguments["endpoint_override"] = endpoint.rstrip("/")
+        arguments["scheme"] = scheme
+    return arguments

@@ -1,4 +1,4 @@
-"""Records as an Arrow table: schemas become types, values become columns."""
+"""Records -> Arrow tables: schemas become types, values become columns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def type_of(schema: Schema) -> pa.DataType:
         values = _field("value", schema.value_schema)
         return pa.map_(type_of(schema.key_schema), values)
     if schema.type is Type.STRUCT:
-        return pa.struct([_field(each.name, each.schema) for each in schema.fields])
+        return pa.struct([_field(field.name, field.schema) for field in schema.fields])
     return PRIMITIVE[schema.type]
 
 
@@ -62,28 +62,28 @@ def _decimal(schema: Schema) -> pa.DataType:
 
 
 def table_of(schema: Schema | None, values: Sequence[Any]) -> pa.Table:
-    """One row for each value; a value that is no struct is the column `value`."""
+    """One row per value; values other than structs become the column `value`."""
     try:
         if schema is None:
             return _inferred(values)
         if schema.type is not Type.STRUCT:
             field = _field(VALUE, schema)
             return pa.Table.from_arrays(
-                [pa.array([plain(schema, each) for each in values], field.type)],
+                [pa.array([plain(schema, value) for value in values], field.type)],
                 schema=pa.schema([field]),
             )
         return _columns(schema, values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise DataException(f"records don't fit into columns: {error}") from error
+        raise DataException(f"records do not fit into columns: {error}") from error
 
 
 def _columns(schema: Schema, values: Sequence[Struct]) -> pa.Table:
-    fields = [_field(each.name, each.schema) for each in schema.fields]
-    columns = zip(*(each.values_in_order for each in values), strict=True) if fields else ()
+    fields = [_field(field.name, field.schema) for field in schema.fields]
+    columns = zip(*(struct.values_in_order for struct in values), strict=True) if fields else ()
     arrays = []
     for field, inner, column in zip(fields, schema.fields, columns, strict=True):
         if _is_nested(inner.schema) or inner.schema.default is not None:
-            column = tuple(plain(inner.schema, each) for each in column)
+            column = tuple(plain(inner.schema, value) for value in column)
         arrays.append(pa.array(column, field.type))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -93,32 +93,32 @@ def _is_nested(schema: Schema) -> bool:
 
 
 def plain(schema: Schema, value: Any) -> Any:
-    """As pyarrow takes it: structs are dicts, maps are lists of pairs; defaults are filled in."""
+    """For pyarrow: structs as dicts, maps as lists of pairs, nulls replaced by defaults."""
     if value is None:
         value = schema.default
         if value is None:
             return None
     if schema.type is Type.STRUCT:
         return {
-            field.name: plain(field.schema, each)
-            for field, each in zip(schema.fields, value.values_in_order, strict=True)
+            field.name: plain(field.schema, item)
+            for field, item in zip(schema.fields, value.values_in_order, strict=True)
         }
     if schema.type is Type.ARRAY:
-        return [plain(schema.value_schema, each) for each in value]
+        return [plain(schema.value_schema, item) for item in value]
     if schema.type is Type.MAP:
         return [
-            (plain(schema.key_schema, key), plain(schema.value_schema, each))
-            for key, each in value.items()
+            (plain(schema.key_schema, key), plain(schema.value_schema, item))
+            for key, item in value.items()
         ]
     return value
 
 
 def _inferred(values: Sequence[Any]) -> pa.Table:
-    """Without schemas: the columns are the keys that any of them has, the types what fits all."""
-    if all(isinstance(each, dict) for each in values):
+    """Without schemas: columns for all keys that occur, with inferred types."""
+    if all(isinstance(value, dict) for value in values):
         found = pa.array(values)
         if not pa.types.is_struct(found.type) or not found.type.num_fields:
-            raise DataException("objects without any field have no columns")
+            raise DataException("objects without fields have no columns")
         return pa.Table.from_arrays(
             found.flatten(), names=[found.type.field(n).name for n in range(found.type.num_fields)]
         )

@@ -1,4 +1,4 @@
-"""What readers have found, as Arrow's arrays of the SQL's types."""
+"""Builds Arrow arrays of SQL types from what readers have collected."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ottla.rows.formats.avro.readers import (
     LongReader,
     NullReader,
 )
-from ottla.rows.formats.half import Problems
+from ottla.rows.formats.codec import Problems
 
-Finish = Callable[[bytes, Problems | None], pa.Array]
-"""The array of a column whose payloads lay in these bytes. Rows that Arrow can't hold are noted as
-problems; deep within a value, where no row can be told, they are null."""
+ArrayBuilder = Callable[[bytes, Problems | None], pa.Array]
+"""Builds the array of a column from the payloads' bytes. Values that Arrow can't hold are reported
+as problems of their rows; inside nested values, where the row is unknown, they become null."""
 
 
-def nulls_of(reader: NullReader, kind: pa.DataType) -> Finish:
+def nulls_of(reader: NullReader, kind: pa.DataType) -> ArrayBuilder:
     return lambda data, problems: pa.nulls(reader.count, kind)
 
 
-def longs_of(reader: LongReader, kind: pa.DataType, factor: int = 1) -> Finish:
-    """`factor` is how many of the column's units are one of the writer's."""
+def longs_of(reader: LongReader, kind: pa.DataType, factor: int = 1) -> ArrayBuilder:
+    """`factor` is the number of the column's units in one of the writer's."""
 
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
         numbers = np.frombuffer(reader.values.getvalue(), np.int64)
@@ -45,7 +45,7 @@ def longs_of(reader: LongReader, kind: pa.DataType, factor: int = 1) -> Finish:
     return finish
 
 
-def doubles_of(reader: DoubleReader) -> Finish:
+def doubles_of(reader: DoubleReader) -> ArrayBuilder:
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
         values = reader.values.getvalue()
         return _of_buffers(reader, pa.float64(), len(values) // 8, values)
@@ -53,7 +53,7 @@ def doubles_of(reader: DoubleReader) -> Finish:
     return finish
 
 
-def booleans_of(reader: BooleanReader) -> Finish:
+def booleans_of(reader: BooleanReader) -> ArrayBuilder:
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
         values = np.frombuffer(reader.values.getvalue(), np.uint8)
         return _of_buffers(reader, pa.bool_(), len(values), np.packbits(values, bitorder="little"))
@@ -61,11 +61,11 @@ def booleans_of(reader: BooleanReader) -> Finish:
     return finish
 
 
-def bytes_of(reader: BytesReader) -> Finish:
+def bytes_of(reader: BytesReader) -> ArrayBuilder:
     return lambda data, problems: _cut(reader, data)
 
 
-def texts_of(reader: BytesReader) -> Finish:
+def texts_of(reader: BytesReader) -> ArrayBuilder:
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
         found = _cut(reader, data)
         try:
@@ -76,7 +76,7 @@ def texts_of(reader: BytesReader) -> Finish:
     return finish
 
 
-def symbols_of(reader: EnumReader, symbols: Sequence[str]) -> Finish:
+def symbols_of(reader: EnumReader, symbols: Sequence[str]) -> ArrayBuilder:
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
         values = reader.values.getvalue()
         numbers = _of_buffers(reader, pa.int32(), len(values) // 4, values)
@@ -86,7 +86,7 @@ def symbols_of(reader: EnumReader, symbols: Sequence[str]) -> Finish:
     return finish
 
 
-def decimals_of(reader: DecimalReader, scale: int, kind: pa.DataType) -> Finish:
+def decimals_of(reader: DecimalReader, scale: int, kind: pa.DataType) -> ArrayBuilder:
     """`scale` is the writer's."""
 
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
@@ -102,12 +102,14 @@ def decimals_of(reader: DecimalReader, scale: int, kind: pa.DataType) -> Finish:
     return finish
 
 
-def as_text(inner: Finish) -> Finish:
-    """A number where the column is STRING, as ksqlDB has it."""
+def as_text(inner: ArrayBuilder) -> ArrayBuilder:
+    """A number in a STRING column, as in ksqlDB."""
     return lambda data, problems: inner(data, problems).cast(pa.string())
 
 
-def structs_of(reader: ColumnReader, kind: pa.DataType, children: Sequence[Finish]) -> Finish:
+def structs_of(
+    reader: ColumnReader, kind: pa.DataType, children: Sequence[ArrayBuilder]
+) -> ArrayBuilder:
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
         arrays = [child(data, problems) for child in children]
         count = len(reader.valid)
@@ -116,22 +118,24 @@ def structs_of(reader: ColumnReader, kind: pa.DataType, children: Sequence[Finis
     return finish
 
 
-def lists_of(reader: ListReader, kind: pa.DataType, items: Finish) -> Finish:
+def lists_of(reader: ListReader, kind: pa.DataType, items: ArrayBuilder) -> ArrayBuilder:
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
         return _listed(reader, kind, items(data, None))
 
     return finish
 
 
-def maps_of(reader: ListReader, kind: pa.DataType, keys: Finish, items: Finish) -> Finish:
+def maps_of(
+    reader: ListReader, kind: pa.DataType, keys: ArrayBuilder, items: ArrayBuilder
+) -> ArrayBuilder:
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
         return _listed(reader, kind, _entries(kind, keys(data, None), items(data, None)))
 
     return finish
 
 
-def maps_of_entries(reader: ListReader, kind: pa.DataType, entries: Finish) -> Finish:
-    """An array of records of a key and a value, as Connect writes a map."""
+def maps_of_entries(reader: ListReader, kind: pa.DataType, entries: ArrayBuilder) -> ArrayBuilder:
+    """An array of records with key and value, as Connect writes a map."""
 
     def finish(data: bytes, problems: Problems | None) -> pa.Array:
         keys, items = entries(data, None).flatten()
@@ -142,7 +146,7 @@ def maps_of_entries(reader: ListReader, kind: pa.DataType, entries: Finish) -> F
 
 def _entries(kind: pa.DataType, keys: pa.Array, items: pa.Array) -> pa.Array:
     entry = pa.struct([kind.key_field, kind.item_field])
-    keys = pc.fill_null(keys, "")  # a key is never null to Arrow
+    keys = pc.fill_null(keys, "")  # Arrow's map keys must not be null
     return pa.Array.from_buffers(entry, len(keys), [None], children=[keys, items])
 
 
@@ -169,7 +173,10 @@ def _cut(reader: BytesReader, data: bytes) -> pa.Array:
 
 
 def cut(data: bytes, places: bytes, mask: Any) -> pa.Array:
-    """Places are taken for offsets: between two values lies what is no value (spark/arrays.py)."""
+    """Uses positions as offsets, so that every second element of the array is a value.
+
+    spark/record_arrays.py does the same.
+    """
     count = len(places) // 8
     offsets = pa.py_buffer(b"\0\0\0\0" + places)
     pieces = pa.Array.from_buffers(pa.binary(), count * 2, [None, offsets, pa.py_buffer(data)])
@@ -179,7 +186,7 @@ def cut(data: bytes, places: bytes, mask: Any) -> pa.Array:
 def _kept(
     found: pa.Array, kind: pa.DataType, convert: Callable[[Any], Any], problems: Problems | None
 ) -> pa.Array:
-    """Value by value, where some can't be converted."""
+    """Converts value by value, where some values can't be converted."""
     values = []
     for row, value in enumerate(found.to_pylist()):
         try:

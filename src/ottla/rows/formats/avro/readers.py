@@ -1,9 +1,8 @@
-"""Avro payloads, one after the other, into columns: the hot loop of AVRO.
+"""Reads Avro payloads into columns: the hot loop of AVRO.
 
-A reader reads one value after the other of the type that the writer's schema has, and keeps what it
-found as the bytes of a column. Texts and bytes are not copied: a reader notes where they lie.
-`arrays.py` makes Arrow's arrays of all that. It is compiled by mypyc (setup.py); interpreted it
-gives the same.
+A reader reads consecutive values of a type in the writer's schema and collects them as the bytes of
+a column. Strings and bytes are not copied: a reader records their positions. `arrays.py` builds
+Arrow arrays from all that. mypyc compiles this module (setup.py); interpreted, it behaves equally.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from librt.strings import (
 from mypy_extensions import i32, i64
 
 I64_MAX: Final = 0x7FFFFFFFFFFFFFFF
-LAST_SHIFT: Final = 63  # of the tenth byte, which has one bit left
+LAST_SHIFT: Final = 63  # of the tenth byte, which has one bit
 DECIMAL_BYTES: Final = 16
 EMPTY_ITEMS_MAX: Final = 1_000  # as in ottla.schemas.avro.empty_items
 
 
-class Malformed(ValueError):
-    """Bytes that are not what the schema says."""
+class AvroDecodeError(ValueError):
+    """The bytes do not match the schema."""
 
 
 class AvroReader:
-    """`read` takes one value at `position` and says where the next begins; `null` keeps a null;
-    `truncate` forgets all values but the first `count`."""
+    """`read` reads a value at `position` and returns the next position; `null` adds a null;
+    `truncate` keeps only the first `count` values."""
 
     def read(self, data: bytes, position: i64, limit: i64) -> i64:
         raise NotImplementedError
@@ -48,9 +47,10 @@ class AvroReader:
 def read_rows(
     data: bytes, places: bytes, count: int, first: int, reader: AvroReader
 ) -> tuple[int, str]:
-    """Reads payloads, from the `first` on, until one is malformed: which, and why; else `count`.
+    """Reads payloads from the `first` on until one is malformed; returns its number and the error,
+    else `count`.
 
-    `places` has two i32 for each payload: where it begins and ends in `data`.
+    `places` has two i32 per payload: its start and end in `data`.
     """
     row: i64 = first
     rows: i64 = count
@@ -60,25 +60,25 @@ def read_rows(
             limit: i64 = i64(read_i32_le(places, row * 8 + 4))
             position = reader.read(data, position, limit)
             if position > limit:
-                raise Malformed("the bytes end too early")
+                raise AvroDecodeError("the bytes end too early")
             if position < limit:
-                raise Malformed(f"{limit - position} bytes are left over")
+                raise AvroDecodeError(f"{limit - position} bytes are left over")
             row += 1
-    except (Malformed, IndexError) as error:
+    except (AvroDecodeError, IndexError) as error:
         reader.truncate(row)
-        return row, str(error) if isinstance(error, Malformed) else "the bytes end too early"
+        return row, str(error) if isinstance(error, AvroDecodeError) else "the bytes end too early"
     return row, ""
 
 
 def long_rest(data: bytes, position: i64, number: i64) -> tuple[i64, i64]:
-    """A varlong whose first byte, `number`, says that there is more: its value, not zig-zag."""
+    """The rest of an unsigned varlong whose first byte, `number`, has the continuation bit."""
     number &= 0x7F
     shift: i64 = 7
     while True:
         byte: i64 = data[position]
         position += 1
         if shift == LAST_SHIFT and byte > 1:
-            raise Malformed("a number of more than 64 bits")
+            raise AvroDecodeError("a number of more than 64 bits")
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, position
@@ -86,7 +86,7 @@ def long_rest(data: bytes, position: i64, number: i64) -> tuple[i64, i64]:
 
 
 def long_at(data: bytes, position: i64) -> tuple[i64, i64]:
-    """A zig-zag number and where the next value begins."""
+    """A zig-zag number and the next position."""
     number: i64 = data[position]
     position += 1
     if number > 0x7F:
@@ -95,35 +95,35 @@ def long_at(data: bytes, position: i64) -> tuple[i64, i64]:
 
 
 def size_at(data: bytes, position: i64, limit: i64) -> tuple[i64, i64]:
-    """How many bytes follow, and from where."""
+    """The size of the following bytes, and their position."""
     number: i64 = data[position]
     position += 1
     if number > 0x7F:
         number, position = long_rest(data, position, number)
     if number & 1 or (number >> 1) & I64_MAX > limit - position:
-        raise Malformed("a text or bytes end behind the record")
+        raise AvroDecodeError("a string or bytes value ends after the record")
     return number >> 1, position
 
 
 class ColumnReader(AvroReader):
-    """A reader that keeps something: one byte for each value says whether there is one."""
+    """A reader that collects values, with a validity byte for each."""
 
     def __init__(self) -> None:
         self.valid = BytesWriter()
         self.nulls: i64 = 0
 
     def forget(self, count: i64) -> None:
-        """The part of `truncate` that all have in common."""
-        place: i64 = len(self.valid)
-        while self.nulls and place > count:
-            place -= 1
-            if not self.valid[place]:
+        """The common part of `truncate`."""
+        index: i64 = len(self.valid)
+        while self.nulls and index > count:
+            index -= 1
+            if not self.valid[index]:
                 self.nulls -= 1
         self.valid.truncate(count)
 
 
 class NullReader(ColumnReader):
-    """A column that the writer has not, or has as `null` only."""
+    """A column that the writer lacks, or that is always `null`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class NullReader(ColumnReader):
 
 
 class LongReader(ColumnReader):
-    """int, long and what is written as one, as i64; `low` and `high` are what a column can hold."""
+    """int, long and their logical types, as i64; `low` and `high` are the column's range."""
 
     def __init__(self, low: int, high: int) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class LongReader(ColumnReader):
             number, position = long_rest(data, position, number)
         number = ((number >> 1) & I64_MAX) ^ -(number & 1)
         if number > self.high or number < self.low:
-            raise Malformed(f"{number} is not between {self.low} and {self.high}")
+            raise AvroDecodeError(f"{number} is not between {self.low} and {self.high}")
         write_i64_le(self.values, number)
         self.valid.append(1)
         return position
@@ -209,7 +209,7 @@ class BooleanReader(ColumnReader):
     def read(self, data: bytes, position: i64, limit: i64) -> i64:
         byte: i64 = data[position]
         if byte > 1:
-            raise Malformed(f"{byte} is no boolean")
+            raise AvroDecodeError(f"{byte} is not a boolean")
         self.values.append(byte)
         self.valid.append(1)
         return position + 1
@@ -225,9 +225,9 @@ class BooleanReader(ColumnReader):
 
 
 class BytesReader(ColumnReader):
-    """string, bytes, and fixed of `size` bytes: two i32 for each, where it begins and ends.
+    """string, bytes, and fixed of `size` bytes: two i32 per value, its start and end.
 
-    The places of a column grow, because payloads lie one behind the other: Arrow can take them for
+    The positions of a column ascend, because payloads follow each other, so Arrow can use them as
     the offsets of an array.
     """
 
@@ -242,7 +242,7 @@ class BytesReader(ColumnReader):
         if size < 0:
             size, position = size_at(data, position, limit)
         elif size > limit - position:
-            raise Malformed("a fixed ends behind the record")
+            raise AvroDecodeError("a fixed value ends after the record")
         write_i32_le(self.places, i32(position))
         position += size
         write_i32_le(self.places, i32(position))
@@ -273,7 +273,7 @@ class EnumReader(ColumnReader):
     def read(self, data: bytes, position: i64, limit: i64) -> i64:
         number, position = long_at(data, position)
         if number < 0 or number >= self.symbols:
-            raise Malformed(f"the enum has no symbol number {number}")
+            raise AvroDecodeError(f"the enum has no symbol number {number}")
         write_i32_le(self.values, i32(number))
         self.valid.append(1)
         return position
@@ -301,21 +301,21 @@ class DecimalReader(ColumnReader):
         if size < 0:
             size, position = size_at(data, position, limit)
         elif size > limit - position:
-            raise Malformed("a fixed ends behind the record")
+            raise AvroDecodeError("a fixed value ends after the record")
         first: i64 = data[position] if size else 0
         sign: i64 = 0xFF if first > 0x7F else 0
         last: i64 = position + size
-        place: i64 = last - 1
+        index: i64 = last - 1
         for _ in range(DECIMAL_BYTES):
-            if place >= position:
-                self.values.append(data[place])
+            if index >= position:
+                self.values.append(data[index])
             else:
                 self.values.append(sign)
-            place -= 1
-        while place >= position:  # what is beyond 128 bits may repeat the sign only
-            if data[place] != sign:
-                raise Malformed("a decimal of more than 38 digits")
-            place -= 1
+            index -= 1
+        while index >= position:  # bytes beyond 128 bits may only repeat the sign
+            if data[index] != sign:
+                raise AvroDecodeError("a decimal of more than 38 digits")
+            index -= 1
         self.valid.append(1)
         return last
 
@@ -331,7 +331,7 @@ class DecimalReader(ColumnReader):
 
 
 class OptionalReader(AvroReader):
-    """A union of null and one other type: `value_branch` is the number of that one."""
+    """A union of null and one other type, whose number is `value_branch`."""
 
     def __init__(self, inner: AvroReader, value_branch: int) -> None:
         self.inner = inner
@@ -342,7 +342,7 @@ class OptionalReader(AvroReader):
         if byte == self.value_byte:
             return self.inner.read(data, position + 1, limit)
         if byte + self.value_byte != 2:
-            raise Malformed(f"the union has no branch number {byte >> 1}")
+            raise AvroDecodeError(f"the union has no branch number {byte >> 1}")
         self.inner.null()
         return position + 1
 
@@ -353,9 +353,9 @@ class OptionalReader(AvroReader):
         self.inner.truncate(count)
 
 
-class RecordReader(ColumnReader):
-    """A record: `steps` read its fields in the order of the writer, and keep them or not; `missing`
-    are columns that the writer has not."""
+class AvroRecordReader(ColumnReader):
+    """A record: `steps` read or skip its fields in the writer's order; `missing` are the columns
+    that the writer lacks."""
 
     def __init__(self, steps: list[AvroReader], missing: list[AvroReader]) -> None:
         super().__init__()
@@ -368,7 +368,7 @@ class RecordReader(ColumnReader):
         for column in self.missing:
             column.null()
         if position > limit:
-            raise Malformed("a record goes on behind its bytes")
+            raise AvroDecodeError("a record continues after its bytes")
         self.valid.append(1)
         return position
 
@@ -389,8 +389,8 @@ class RecordReader(ColumnReader):
 
 
 class UnionReader(ColumnReader):
-    """A union of several types, each a column of its own, of which a row has one. A branch that is
-    None is `null`; one that is not among `kept` is refused where it is met."""
+    """A union of several types, each with its own column, of which one per row is non-null. A
+    branch None is `null`; a value of a branch that is not `kept` is an error."""
 
     def __init__(self, branches: list[AvroReader | None], kept: list[bool]) -> None:
         super().__init__()
@@ -400,13 +400,13 @@ class UnionReader(ColumnReader):
     def read(self, data: bytes, position: i64, limit: i64) -> i64:
         number, position = long_at(data, position)
         if number < 0 or number >= len(self.branches):
-            raise Malformed(f"the union has no branch number {number}")
+            raise AvroDecodeError(f"the union has no branch number {number}")
         if not self.kept[number]:
-            raise Malformed("the union has a value of a type that the column has not")
+            raise AvroDecodeError("the union has a value of a type that the column lacks")
         chosen = self.branches[number]
-        for place, branch in enumerate(self.branches):
-            if branch is not None and self.kept[place]:
-                if place == number:
+        for index, branch in enumerate(self.branches):
+            if branch is not None and self.kept[index]:
+                if index == number:
                     position = branch.read(data, position, limit)
                 else:
                     branch.null()
@@ -416,25 +416,25 @@ class UnionReader(ColumnReader):
         return position
 
     def null(self) -> None:
-        for place, branch in enumerate(self.branches):
-            if branch is not None and self.kept[place]:
+        for index, branch in enumerate(self.branches):
+            if branch is not None and self.kept[index]:
                 branch.null()
         self.valid.append(0)
         self.nulls += 1
 
     def truncate(self, count: i64) -> None:
-        for place, branch in enumerate(self.branches):
-            if branch is not None and self.kept[place]:
+        for index, branch in enumerate(self.branches):
+            if branch is not None and self.kept[index]:
                 branch.truncate(count)
         self.forget(count)
 
 
 class ListReader(ColumnReader):
-    """array, and map if there is a reader of keys: an i32 for each says how many items lie before
-    its end.
+    """array, and map if there is a reader of keys: an i32 per value is the count of items up to its
+    end.
 
-    `empty` items take no bytes, so the bytes do not bound their number. A record may have some more
-    than it has bytes, in all its arrays of this type; where a record ends tells it from others.
+    `empty` items take no bytes, so the bytes do not bound their number. A record may have
+    EMPTY_ITEMS_MAX more than it has bytes, in all its arrays of this type; its end identifies it.
     """
 
     def __init__(
@@ -457,7 +457,7 @@ class ListReader(ColumnReader):
             if count < 0:
                 count = -count
                 _, position = long_at(data, position)
-            bound: i64 = limit - position  # an item takes a byte at least
+            bound: i64 = limit - position  # an item takes at least a byte
             if self.empty:
                 if limit != self.limit:
                     self.limit = limit
@@ -465,13 +465,13 @@ class ListReader(ColumnReader):
                 bound = self.left
                 self.left -= count
             if count < 0 or count > bound:
-                raise Malformed(f"{count} items in {limit - position} bytes")
+                raise AvroDecodeError(f"{count} items in {limit - position} bytes")
             for _ in range(count):
                 if self.keys is not None:
                     position = self.keys.read(data, position, limit)
                 position = self.items.read(data, position, limit)
                 if position > limit:
-                    raise Malformed("items go on behind the record")
+                    raise AvroDecodeError("items continue after the record")
             self.total += count
         write_i32_le(self.ends, i32(self.total))
         self.valid.append(1)
@@ -497,6 +497,6 @@ def last_i32(writer: BytesWriter) -> int:
     if not size:
         return 0
     number: i64 = 0
-    for place in range(4):
-        number = (number << 8) | i64(writer[size - 1 - place])
+    for index in range(4):
+        number = (number << 8) | i64(writer[size - 1 - index])
     return number

@@ -1,6 +1,6 @@
-"""Readers of what no column wants: they find where the next value begins.
+"""Readers for fields without a column: they only find the next position.
 
-Compiled by mypyc together with readers.py.
+mypyc compiles them together with readers.py.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from ottla.rows.formats.avro.readers import AvroReader, Malformed, long_at, size_at
+from ottla.rows.formats.avro.readers import AvroDecodeError, AvroReader, long_at, size_at
 
-DEPTH_MAX: Final = 200  # of records that hold themselves
+DEPTH_MAX: Final = 200  # of recursive records
 
 
 class Skip(AvroReader):
-    """A value that is not kept."""
+    """Skips a value."""
 
     def null(self) -> None:
         return
@@ -24,8 +24,8 @@ class Skip(AvroReader):
         return
 
 
-class SkipFixed(Skip):
-    """So many bytes: null, boolean, float, double, fixed."""
+class SkipFixedBytes(Skip):
+    """A fixed number of bytes: null, boolean, float, double, fixed."""
 
     def __init__(self, size: int) -> None:
         self.size: i64 = size
@@ -51,7 +51,7 @@ class SkipBytes(Skip):
 
 
 class SkipList(Skip):
-    """array, map. A block may say how many bytes it has. `empty` items take none."""
+    """array, map. A block may have its size in bytes. `empty` items take none."""
 
     def __init__(self, items: AvroReader, is_map: bool, empty: bool) -> None:
         self.items = items
@@ -70,14 +70,14 @@ class SkipList(Skip):
             if self.empty:
                 continue
             if count > limit - position:
-                raise Malformed(f"{count} items in {limit - position} bytes")
+                raise AvroDecodeError(f"{count} items in {limit - position} bytes")
             for _ in range(count):
                 if self.is_map:
                     size, position = size_at(data, position, limit)
                     position += size
                 position = self.items.read(data, position, limit)
                 if position > limit:
-                    raise Malformed("items go on behind the record")
+                    raise AvroDecodeError("items continue after the record")
 
 
 class SkipUnion(Skip):
@@ -87,13 +87,13 @@ class SkipUnion(Skip):
     def read(self, data: bytes, position: i64, limit: i64) -> i64:
         number, position = long_at(data, position)
         if number < 0 or number >= len(self.branches):
-            raise Malformed(f"the union has no branch number {number}")
+            raise AvroDecodeError(f"the union has no branch number {number}")
         return self.branches[number].read(data, position, limit)
 
 
 class SkipRecord(Skip):
-    """Its fields are set later, because a record may hold itself; compiled code has no other limit
-    of its depth."""
+    """Its fields are set later, because a record may contain itself. DEPTH_MAX protects compiled
+    code, which has no recursion limit."""
 
     def __init__(self) -> None:
         self.fields: list[AvroReader] = []
@@ -101,7 +101,7 @@ class SkipRecord(Skip):
 
     def read(self, data: bytes, position: i64, limit: i64) -> i64:
         if self.depth >= DEPTH_MAX:
-            raise Malformed(f"records are nested more than {DEPTH_MAX} deep")
+            raise AvroDecodeError(f"records are nested more than {DEPTH_MAX} deep")
         self.depth += 1
         try:
             for field in self.fields:
@@ -109,5 +109,5 @@ class SkipRecord(Skip):
         finally:
             self.depth -= 1
         if position > limit:
-            raise Malformed("a record goes on behind its bytes")
+            raise AvroDecodeError("a record continues after its bytes")
         return position

@@ -1,11 +1,15 @@
-"""SQL types <-> Avro's, as ksqlDB has them: what it registers, and what it infers."""
+"""SQL types <-> Avro types, as ksqlDB registers and infers them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.rows.formats.avro.reading import DECIMAL_DIGITS_MAX, is_map_of_entries, union_field
+from ottla.rows.formats.avro.payload_reader import (
+    DECIMAL_DIGITS_MAX,
+    is_map_of_entries,
+    union_field,
+)
 from ottla.rows.types import (
     BIGINT,
     BOOLEAN,
@@ -16,8 +20,8 @@ from ottla.rows.types import (
     STRING,
     TIME,
     TIMESTAMP,
-    Field,
-    Kind,
+    SqlBaseType,
+    SqlField,
     SqlType,
     array,
     decimal,
@@ -29,48 +33,48 @@ NAMESPACE: Final = "io.confluent.ksql.avro_schemas"
 VALUE_NAME: Final = f"{NAMESPACE}.KsqlDataSourceSchema"
 CONNECT: Final = "org.apache.kafka.connect.data"
 
-PLAIN: Final[dict[Kind, str]] = {
-    Kind.BOOLEAN: "boolean",
-    Kind.INTEGER: "int",
-    Kind.BIGINT: "long",
-    Kind.DOUBLE: "double",
-    Kind.STRING: "string",
-    Kind.BYTES: "bytes",
+PLAIN: Final[dict[SqlBaseType, str]] = {
+    SqlBaseType.BOOLEAN: "boolean",
+    SqlBaseType.INTEGER: "int",
+    SqlBaseType.BIGINT: "long",
+    SqlBaseType.DOUBLE: "double",
+    SqlBaseType.STRING: "string",
+    SqlBaseType.BYTES: "bytes",
 }
-MOMENTS: Final[dict[Kind, tuple[str, str, str]]] = {
-    Kind.TIME: ("int", "Time", "time-millis"),
-    Kind.DATE: ("int", "Date", "date"),
-    Kind.TIMESTAMP: ("long", "Timestamp", "timestamp-millis"),
+MOMENTS: Final[dict[SqlBaseType, tuple[str, str, str]]] = {
+    SqlBaseType.TIME: ("int", "Time", "time-millis"),
+    SqlBaseType.DATE: ("int", "Date", "date"),
+    SqlBaseType.TIMESTAMP: ("long", "Timestamp", "timestamp-millis"),
 }
 
 
-class Unsupported(Exception):
-    """A type that the SQL has not."""
+class UnsupportedTypeError(Exception):
+    """A type that SQL does not have."""
 
 
-class Recursive(Exception):
-    """A type within itself: there is no SQL type for any of it."""
+class RecursiveSchemaError(Exception):
+    """A recursive type, which SQL can't represent."""
 
 
 # SQL -> Avro
 
 
-def avro_schema(fields: Sequence[Field], *, wrapped: bool, name: str = "") -> Any:
-    """The schema that columns are written by, as JSON. Every field can be null; a value that stands
-    alone can't, because a record without a value is a tombstone."""
+def avro_schema(fields: Sequence[SqlField], *, wrapped: bool, name: str = "") -> Any:
+    """The schema for these columns, as JSON. Every field is nullable; an unwrapped value is not,
+    because a null value is a tombstone."""
     name = name or VALUE_NAME
     if not wrapped:
         return _type(fields[0].type, name)
     return _record(fields, name)
 
 
-def _record(fields: Sequence[Field], name: str) -> dict[str, Any]:
+def _record(fields: Sequence[SqlField], name: str) -> dict[str, Any]:
     space, _, simple = name.rpartition(".")
     return {
         "type": "record",
         "name": simple,
         **({"namespace": space} if space else {}),
-        "fields": [_field(each.name, each.type, f"{name}_{each.name}") for each in fields],
+        "fields": [_field(field.name, field.type, f"{name}_{field.name}") for field in fields],
         "connect.name": name,
     }
 
@@ -94,18 +98,19 @@ def _type(type_: SqlType, name: str) -> Any:
             "connect.name": f"{CONNECT}.{connect}",
             "logicalType": logical,
         }
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is SqlBaseType.DECIMAL:
         return _decimal(type_)
-    if type_.kind is Kind.STRUCT:
+    if type_.kind is SqlBaseType.STRUCT:
         return _record(type_.fields, name)
     assert type_.element is not None
-    if type_.kind is Kind.ARRAY:
+    if type_.kind is SqlBaseType.ARRAY:
         return {"type": "array", "items": ["null", _type(type_.element, name)]}
     return {"type": "array", "items": _entry(type_, name)}
 
 
 def _entry(type_: SqlType, name: str) -> dict[str, Any]:
-    """Connect has maps of optional keys as arrays of entries, and keys of ksqlDB are optional."""
+    """Connect writes maps with optional keys as arrays of entries, and ksqlDB's keys are
+    optional."""
     assert type_.key is not None
     assert type_.element is not None
     space, _, simple = name.rpartition(".")
@@ -139,16 +144,16 @@ def _decimal(type_: SqlType) -> dict[str, Any]:
 Name = Callable[[str], str]
 
 
-def sql_fields(node: AvroNode, name: Name, skipped: Callable[[str], None]) -> list[Field]:
-    """The columns of a record: `name` says how a field is called; what can't be a column is left
-    out and told of. Raises Recursive."""
+def sql_fields(node: AvroNode, name: Name, skipped: Callable[[str], None]) -> list[SqlField]:
+    """The columns of a record: `name` maps field names; `skipped` is called for a field that can't
+    be a column. Raises RecursiveSchemaError."""
     return _fields(node, name, skipped, (id(node),))
 
 
 def sql_type(
     node: AvroNode, name: Name = str, skipped: Callable[[str], None] = lambda cause: None
 ) -> SqlType:
-    """Raises Unsupported and Recursive."""
+    """Raises UnsupportedTypeError and RecursiveSchemaError."""
     return _sql_type(node, name, skipped, ())
 
 
@@ -156,7 +161,7 @@ def _sql_type(
     node: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
 ) -> SqlType:
     if id(node) in within:
-        raise Recursive(f"the type {node.name} is within itself")
+        raise RecursiveSchemaError(f"the type {node.name} is within itself")
     logical = node.properties.get("logicalType")
     found = SCALARS.get((node.kind, logical)) or SCALARS.get((node.kind, None))
     if node.kind in ("bytes", "fixed"):
@@ -169,32 +174,32 @@ def _sql_type(
     if node.kind in ("record", "error"):
         fields = _fields(node, name, skipped, inner)
         if not fields:
-            raise Unsupported(f"{node.name} has no field of a type that SQL has")
-        return SqlType(Kind.STRUCT, fields=tuple(fields))
+            raise UnsupportedTypeError(f"{node.name} has no field of a type that SQL has")
+        return SqlType(SqlBaseType.STRUCT, fields=tuple(fields))
     if node.kind == "map":
         return map_of(STRING, _sql_type(node.element, name, skipped, within))
     if node.kind == "array" and is_map_of_entries(node):
         return _entries_type(node.element, name, skipped, inner)
     if node.kind == "array":
         return array(_sql_type(node.element, name, skipped, within))
-    raise Unsupported(f"Unsupported type: {node.kind}")
+    raise UnsupportedTypeError(f"Unsupported type: {node.kind}")
 
 
 def _fields(
     node: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
-) -> list[Field]:
-    found: dict[str, Field] = {}
+) -> list[SqlField]:
+    found: dict[str, SqlField] = {}
     for field in node.fields:
         try:
             type_ = _sql_type(field.type, name, skipped, within)
-        except Unsupported as error:
+        except UnsupportedTypeError as error:
             skipped(f"{field.name}: {error}")
             continue
         called = name(field.name)
         if called in found:
             skipped(f"{field.name}: there is a column {called} already")
         else:
-            found[called] = Field(called, type_)
+            found[called] = SqlField(called, type_)
     return list(found.values())
 
 
@@ -203,13 +208,14 @@ def _union_type(
 ) -> SqlType:
     others = [branch for branch in node.branches if branch.kind != "null"]
     if not others:
-        raise Unsupported("Unsupported type: null")
+        raise UnsupportedTypeError("Unsupported type: null")
     if len(others) == 1:
         return _sql_type(others[0], name, skipped, within)
     fields = [
-        Field(name(union_field(each)), _sql_type(each, name, skipped, within)) for each in others
+        SqlField(name(union_field(other)), _sql_type(other, name, skipped, within))
+        for other in others
     ]
-    return SqlType(Kind.STRUCT, fields=tuple(fields))
+    return SqlType(SqlBaseType.STRUCT, fields=tuple(fields))
 
 
 def _entries_type(
@@ -217,17 +223,22 @@ def _entries_type(
 ) -> SqlType:
     key, value = (field.type for field in entry.fields)
     key_type = _sql_type(key, name, skipped, within)
-    if key_type.kind not in (Kind.STRING, Kind.INTEGER, Kind.BIGINT, Kind.BOOLEAN):
-        raise Unsupported(f"Unsupported type for map key: {key_type}")
+    if key_type.kind not in (
+        SqlBaseType.STRING,
+        SqlBaseType.INTEGER,
+        SqlBaseType.BIGINT,
+        SqlBaseType.BOOLEAN,
+    ):
+        raise UnsupportedTypeError(f"Unsupported type for map key: {key_type}")
     return map_of(STRING, _sql_type(value, name, skipped, within))
 
 
 def _decimal_type(node: AvroNode) -> SqlType:
-    """A precision that Spark has not is the largest that it has."""
+    """Limits the precision to Spark's maximum."""
     precision = int(node.properties.get("precision") or DECIMAL_DIGITS_MAX)
     scale = int(node.properties.get("scale", 0))
     if not 0 <= scale <= DECIMAL_DIGITS_MAX:
-        raise Unsupported(f"a decimal with scale {scale}")
+        raise UnsupportedTypeError(f"a decimal with scale {scale}")
     return decimal(max(min(precision, DECIMAL_DIGITS_MAX), scale, 1), scale)
 
 

@@ -1,7 +1,7 @@
-"""Rows into Avro payloads: the hot loop of writing AVRO.
+"""Writes rows as Avro payloads: the hot loop of writing AVRO.
 
-A writer has the bytes of a column, as Arrow keeps them, and writes the value of one row after the
-other. It is compiled by mypyc (setup.py); interpreted it gives the same.
+A writer has the Arrow buffers of a column and writes the value of any row. mypyc compiles this
+module (setup.py); interpreted, it behaves equally.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ TOO_LARGE: Final = "the payloads of a batch are over 2 GiB"
 BATCH_BYTES_MAX: Final = 0x7FFFFFFF
 
 
-class Unwritable(ValueError):
-    """A value that the schema has no place for."""
+class AvroEncodeError(ValueError):
+    """A value that the schema does not allow."""
 
 
 class AvroWriter:
-    """`write` appends the value of the row (or the item) of this number."""
+    """`write` appends the value of the row (or item) with this number."""
 
     def write(self, row: i64, out: BytesWriter) -> None:
         raise NotImplementedError
@@ -38,9 +38,9 @@ class AvroWriter:
 def write_rows(
     writer: AvroWriter, count: int, prefix: bytes, skipped: bytes
 ) -> tuple[bytes, bytes]:
-    """All rows as payloads, each behind `prefix`, and `count` + 1 offsets (i32) of them.
+    """All rows as payloads, each after `prefix`, and their `count` + 1 offsets (i32).
 
-    `skipped` has a byte for each row, which is 1 where the row has no payload; or it is empty.
+    `skipped` has a byte per row, 1 for a row without a payload; or it is empty.
     """
     out = BytesWriter()
     offsets = BytesWriter()
@@ -52,14 +52,14 @@ def write_rows(
             out.write(prefix)
             writer.write(row, out)
         if len(out) > BATCH_BYTES_MAX:
-            raise Unwritable(TOO_LARGE)
+            raise AvroEncodeError(TOO_LARGE)
         write_i32_le(offsets, i32(len(out)))
         row += 1
     return out.getvalue(), offsets.getvalue()
 
 
 def write_long(out: BytesWriter, number: i64) -> None:
-    """Zig-zag. Bits are taken off one group at a time, because a compiled number has 64 of them."""
+    """Zig-zag, computed in groups of bits, because a compiled number has only 64."""
     sign: i64 = -1 if number < 0 else 0
     rest: i64 = number ^ sign  # not negative
     byte: i64 = ((rest & 0x3F) << 1) | (sign & 1)
@@ -72,8 +72,8 @@ def write_long(out: BytesWriter, number: i64) -> None:
 
 
 class LongWriter(AvroWriter):
-    """int, long, enum: i64 values, which are `factor` times what is written (a TIMESTAMP is kept
-    in microseconds)."""
+    """int, long, enum: i64 values, which are `factor` times the written ones (a TIMESTAMP is in
+    microseconds)."""
 
     def __init__(self, values: bytes, factor: int = 1) -> None:
         self.values = values
@@ -99,7 +99,7 @@ class DoubleWriter(AvroWriter):
 
 
 class BooleanWriter(AvroWriter):
-    """`values` has a byte for each."""
+    """`values` has a byte per value."""
 
     def __init__(self, values: bytes) -> None:
         self.values = values
@@ -122,12 +122,12 @@ class BytesWriterOf(AvroWriter):
         if self.size < 0:
             write_long(out, end - start)
         elif end - start != self.size:
-            raise Unwritable(f"a fixed of {self.size} bytes can't have {end - start}")
+            raise AvroEncodeError(f"a fixed of {self.size} bytes can't have {end - start}")
         out.write(self.data[start:end])
 
 
 class DecimalWriter(AvroWriter):
-    """128 bits, little-endian, as the fewest bytes that say it; or as `size` of them."""
+    """128 bits, little-endian, written with the minimal number of bytes, or with `size`."""
 
     def __init__(self, values: bytes, size: int = -1) -> None:
         self.values = values
@@ -144,7 +144,7 @@ class DecimalWriter(AvroWriter):
         if self.size < 0:
             write_long(out, size)
         elif size > self.size:
-            raise Unwritable(f"a decimal of {size} bytes does not fit into {self.size}")
+            raise AvroEncodeError(f"a decimal of {size} bytes does not fit into {self.size}")
         else:
             for _ in range(self.size - size):
                 out.append(sign)
@@ -154,7 +154,7 @@ class DecimalWriter(AvroWriter):
 
 
 class OptionalWriter(AvroWriter):
-    """A union of null and one other type. `valid` has a byte for each value, or is empty."""
+    """A union of null and one other type. `valid` has a byte per value, or is empty."""
 
     def __init__(self, inner: AvroWriter, valid: bytes, value_branch: int) -> None:
         self.inner = inner
@@ -183,7 +183,7 @@ class BranchWriter(AvroWriter):
     def write(self, row: i64, out: BytesWriter) -> None:
         if self.valid and not self.valid[row]:
             if self.null_branch < 0:
-                raise Unwritable("a value is null, which the schema does not allow")
+                raise AvroEncodeError("a value is null, which the schema does not allow")
             write_long(out, self.null_branch)
         else:
             write_long(out, self.value_branch)
@@ -191,7 +191,7 @@ class BranchWriter(AvroWriter):
 
 
 class RequiredWriter(AvroWriter):
-    """A type without null: a null is refused."""
+    """A non-nullable type: rejects null."""
 
     def __init__(self, inner: AvroWriter, valid: bytes, name: str) -> None:
         self.inner = inner
@@ -200,12 +200,12 @@ class RequiredWriter(AvroWriter):
 
     def write(self, row: i64, out: BytesWriter) -> None:
         if self.valid and not self.valid[row]:
-            raise Unwritable(f"{self.name} is null, which the schema does not allow")
+            raise AvroEncodeError(f"{self.name} is null, which the schema does not allow")
         self.inner.write(row, out)
 
 
 class DefaultWriter(AvroWriter):
-    """A type without null, of a field with a default: that is written for a null."""
+    """A non-nullable field with a default, which is written for null."""
 
     def __init__(self, inner: AvroWriter, valid: bytes, default: bytes) -> None:
         self.inner = inner
@@ -220,7 +220,7 @@ class DefaultWriter(AvroWriter):
 
 
 class ConstantWriter(AvroWriter):
-    """The default of a field that the rows have not, or a null."""
+    """A field without a column: its default, or null."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -229,7 +229,7 @@ class ConstantWriter(AvroWriter):
         out.write(self.data)
 
 
-class RecordWriter(AvroWriter):
+class AvroRecordWriter(AvroWriter):
     def __init__(self, fields: list[AvroWriter]) -> None:
         self.fields = fields
 
@@ -239,7 +239,7 @@ class RecordWriter(AvroWriter):
 
 
 class ListWriter(AvroWriter):
-    """array, and map if there is a writer of keys: Arrow's offsets, and who writes an item."""
+    """array, and map if there is a writer of keys: Arrow's offsets, and the items' writer."""
 
     def __init__(self, offsets: bytes, items: AvroWriter, keys: AvroWriter | None = None) -> None:
         self.offsets = offsets
@@ -251,10 +251,10 @@ class ListWriter(AvroWriter):
         end: i64 = i64(read_i32_le(self.offsets, row * 4 + 4))
         if end > start:
             write_long(out, end - start)
-            place: i64 = start
-            while place < end:
+            index: i64 = start
+            while index < end:
                 if self.keys is not None:
-                    self.keys.write(place, out)
-                self.items.write(place, out)
-                place += 1
+                    self.keys.write(index, out)
+                self.items.write(index, out)
+                index += 1
         out.append(0)

@@ -1,5 +1,5 @@
-"""JSON_SR: JSON behind the id of its JSON Schema.
+"""JSON_SR: JSON with the id of its JSON Schema in front.
 
-types.py   SQL types <-> JSON Schema's, as ksqlDB has them
-half.py    the format
+types.py                 SQL types <-> JSON Schema types
+json_schema_format.py    the format
 """

@@ -1,11 +1,11 @@
-"""SQL types <-> those of JSON Schema, as ksqlDB has them: what it registers, and what it infers."""
+"""SQL types <-> JSON Schema types, as ksqlDB registers and infers them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.rows.formats.avro.types import CONNECT, Name, Recursive, Unsupported
+from ottla.rows.formats.avro.types import CONNECT, Name, RecursiveSchemaError, UnsupportedTypeError
 from ottla.rows.types import (
     BIGINT,
     BOOLEAN,
@@ -16,8 +16,8 @@ from ottla.rows.types import (
     STRING,
     TIME,
     TIMESTAMP,
-    Field,
-    Kind,
+    SqlBaseType,
+    SqlField,
     SqlType,
     array,
     decimal,
@@ -25,26 +25,26 @@ from ottla.rows.types import (
 )
 from ottla.schemas.json_schema.node import JsonNode
 
-PLAIN: Final[dict[Kind, dict[str, Any]]] = {
-    Kind.BOOLEAN: {"type": "boolean"},
-    Kind.INTEGER: {"type": "integer", "connect.type": "int32"},
-    Kind.BIGINT: {"type": "integer", "connect.type": "int64"},
-    Kind.DOUBLE: {"type": "number", "connect.type": "float64"},
-    Kind.STRING: {"type": "string"},
-    Kind.BYTES: {"type": "string", "connect.type": "bytes"},
-    Kind.TIME: {
+PLAIN: Final[dict[SqlBaseType, dict[str, Any]]] = {
+    SqlBaseType.BOOLEAN: {"type": "boolean"},
+    SqlBaseType.INTEGER: {"type": "integer", "connect.type": "int32"},
+    SqlBaseType.BIGINT: {"type": "integer", "connect.type": "int64"},
+    SqlBaseType.DOUBLE: {"type": "number", "connect.type": "float64"},
+    SqlBaseType.STRING: {"type": "string"},
+    SqlBaseType.BYTES: {"type": "string", "connect.type": "bytes"},
+    SqlBaseType.TIME: {
         "type": "integer",
         "title": f"{CONNECT}.Time",
         "connect.version": 1,
         "connect.type": "int32",
     },
-    Kind.DATE: {
+    SqlBaseType.DATE: {
         "type": "integer",
         "title": f"{CONNECT}.Date",
         "connect.version": 1,
         "connect.type": "int32",
     },
-    Kind.TIMESTAMP: {
+    SqlBaseType.TIMESTAMP: {
         "type": "integer",
         "title": f"{CONNECT}.Timestamp",
         "connect.version": 1,
@@ -58,16 +58,16 @@ DEPTH_MAX: Final = 64
 # SQL -> JSON Schema
 
 
-def json_schema(fields: Sequence[Field], *, wrapped: bool) -> dict[str, Any]:
+def json_schema(fields: Sequence[SqlField], *, wrapped: bool) -> dict[str, Any]:
     return _object(fields) if wrapped else _type(fields[0].type)
 
 
-def _object(fields: Sequence[Field]) -> dict[str, Any]:
+def _object(fields: Sequence[SqlField]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
-            each.name: {"connect.index": index, **_optional(each.type)}
-            for index, each in enumerate(fields)
+            field.name: {"connect.index": index, **_optional(field.type)}
+            for index, field in enumerate(fields)
         },
     }
 
@@ -79,7 +79,7 @@ def _optional(type_: SqlType) -> dict[str, Any]:
 def _type(type_: SqlType) -> dict[str, Any]:
     if type_.kind in PLAIN:
         return PLAIN[type_.kind]
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is SqlBaseType.DECIMAL:
         parameters = {"scale": str(type_.scale), "connect.decimal.precision": str(type_.precision)}
         return {
             "type": "number",
@@ -88,45 +88,45 @@ def _type(type_: SqlType) -> dict[str, Any]:
             "connect.type": "bytes",
             "connect.parameters": parameters,
         }
-    if type_.kind is Kind.STRUCT:
+    if type_.kind is SqlBaseType.STRUCT:
         return _object(type_.fields)
     assert type_.element is not None
-    if type_.kind is Kind.ARRAY:
+    if type_.kind is SqlBaseType.ARRAY:
         return {"type": "array", "items": _optional(type_.element)}
     assert type_.key is not None
-    entry = _object([Field("key", type_.key), Field("value", type_.element)])
+    entry = _object([SqlField("key", type_.key), SqlField("value", type_.element)])
     return {"type": "array", "connect.type": "map", "items": entry}
 
 
 # JSON Schema -> SQL
 
 
-def sql_fields(node: JsonNode, name: Name, skipped: Callable[[str], None]) -> list[Field]:
-    """The columns of an object: `name` says how a property is called; what can't be a column is
-    left out and told of. Raises Recursive."""
+def sql_fields(node: JsonNode, name: Name, skipped: Callable[[str], None]) -> list[SqlField]:
+    """The columns of an object: `name` maps property names; `skipped` is called for a property that
+    can't be a column. Raises RecursiveSchemaError."""
     return _fields(_one(node, ()), name, skipped, ())
 
 
 def sql_type(
     node: JsonNode, name: Name = str, skipped: Callable[[str], None] = lambda cause: None
 ) -> SqlType:
-    """Raises Unsupported and Recursive."""
+    """Raises UnsupportedTypeError and RecursiveSchemaError."""
     return _sql_type(node, name, skipped, ())
 
 
 def _one(node: JsonNode, within: tuple[int, ...]) -> JsonNode:
-    """Behind references, and behind what only says that it can be null."""
+    """Follows references and unwraps nullable unions."""
     for _ in range(DEPTH_MAX):
         node = node.followed()
-        word = next((each for each in ("oneOf", "anyOf", "allOf") if node.get(each)), "")
+        word = next((keyword for keyword in ("oneOf", "anyOf", "allOf") if node.get(keyword)), "")
         if not word or node.get("type") is not None:
             break
-        others = [each for each in node.children(word) if each.followed().get("type") != "null"]
+        others = [child for child in node.children(word) if child.followed().get("type") != "null"]
         if len(others) != 1:
-            raise Unsupported(f"{word} of {len(others)} types")
+            raise UnsupportedTypeError(f"{word} of {len(others)} types")
         node = others[0]
     if id(node) in within:
-        raise Recursive("an object is within itself")
+        raise RecursiveSchemaError("an object is within itself")
     return node
 
 
@@ -136,7 +136,7 @@ def _sql_type(
     node = _one(node, within)
     kind = node.get("type")
     if isinstance(kind, list):
-        kinds = [each for each in kind if each != "null"]
+        kinds = [name for name in kind if name != "null"]
         kind = kinds[0] if len(kinds) == 1 else None
     if kind is None and node.get("enum") is not None:
         kind = "string"
@@ -154,7 +154,7 @@ def _sql_type(
         return _array_type(node, connect, name, skipped, inner)
     if kind == "object":
         return _object_type(node, connect, name, skipped, inner)
-    raise Unsupported(f"Unsupported type: {kind}")
+    raise UnsupportedTypeError(f"Unsupported type: {kind}")
 
 
 def _array_type(
@@ -166,13 +166,13 @@ def _array_type(
 ) -> SqlType:
     items = node.child("items")
     if items is None or items.accepts_everything:
-        raise Unsupported("an array of anything")
+        raise UnsupportedTypeError("an array of anything")
     if connect != "map":
         return array(_sql_type(items, name, skipped, within))
     entry = _one(items, within)
     value = entry.get("properties", {}).get("value")
     if value is None:
-        raise Unsupported("a map without values")
+        raise UnsupportedTypeError("a map without values")
     return map_of(STRING, _sql_type(entry.at(value), name, skipped, within))
 
 
@@ -188,29 +188,29 @@ def _object_type(
         return map_of(STRING, _sql_type(values, name, skipped, within))
     fields = _fields(node, name, skipped, within)
     if not fields:
-        raise Unsupported("an object without properties of a type that SQL has")
-    return SqlType(Kind.STRUCT, fields=tuple(fields))
+        raise UnsupportedTypeError("an object without properties of a type that SQL has")
+    return SqlType(SqlBaseType.STRUCT, fields=tuple(fields))
 
 
 def _fields(
     node: JsonNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
-) -> list[Field]:
-    """In the order of Connect where it is given, else as they are written."""
-    found: dict[str, Field] = {}
+) -> list[SqlField]:
+    """In the order of `connect.index`, else as written."""
+    found: dict[str, SqlField] = {}
     written = list((node.get("properties") or {}).items())
     last = len(written)
     written.sort(key=lambda item: item[1].get("connect.index", last) if item[1] else last)
     for written_name, raw in written:
         try:
             type_ = _sql_type(node.at(raw), name, skipped, (*within, id(node)))
-        except Unsupported as error:
+        except UnsupportedTypeError as error:
             skipped(f"{written_name}: {error}")
             continue
         called = name(written_name)
         if called in found:
             skipped(f"{written_name}: there is a column {called} already")
         else:
-            found[called] = Field(called, type_)
+            found[called] = SqlField(called, type_)
     return list(found.values())
 
 
@@ -219,7 +219,7 @@ def _decimal_type(node: JsonNode) -> SqlType:
     scale = int(parameters.get("scale", 0))
     precision = int(parameters.get("connect.decimal.precision", DECIMAL_DIGITS_MAX))
     if not 0 <= scale <= DECIMAL_DIGITS_MAX:
-        raise Unsupported(f"a decimal with scale {scale}")
+        raise UnsupportedTypeError(f"a decimal with scale {scale}")
     return decimal(max(min(precision, DECIMAL_DIGITS_MAX), scale, 1), scale)
 
 

@@ -1,6 +1,6 @@
 """PROTOBUF and PROTOBUF_NOSR.
 
-types.py    SQL types <-> Protobuf's, as ksqlDB has them
-values.py   messages <-> the values of rows
-half.py     the formats
+types.py             SQL types <-> Protobuf types
+values.py            messages <-> the values of rows
+protobuf_format.py   the formats
 """

@@ -1,4 +1,4 @@
-"""SQL types <-> those of .proto files, as ksqlDB has them: registered and inferred."""
+"""SQL types <-> Protobuf types, as ksqlDB registers and infers them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from ottla.rows.formats.avro.types import Name, Recursive, Unsupported
+from ottla.rows.formats.avro.types import Name, RecursiveSchemaError, UnsupportedTypeError
 from ottla.rows.types import (
     BIGINT,
     BOOLEAN,
@@ -18,8 +18,8 @@ from ottla.rows.types import (
     STRING,
     TIME,
     TIMESTAMP,
-    Field,
-    Kind,
+    SqlBaseType,
+    SqlField,
     SqlType,
     array,
     decimal,
@@ -31,36 +31,36 @@ OPTIONAL: Final = "OPTIONAL"
 WRAPPER: Final = "WRAPPER"
 DECIMAL_DIGITS_MAX: Final = 38
 
-PLAIN: Final[dict[Kind, str]] = {
-    Kind.BOOLEAN: "bool",
-    Kind.INTEGER: "int32",
-    Kind.BIGINT: "int64",
-    Kind.DOUBLE: "double",
-    Kind.STRING: "string",
-    Kind.BYTES: "bytes",
+PLAIN: Final[dict[SqlBaseType, str]] = {
+    SqlBaseType.BOOLEAN: "bool",
+    SqlBaseType.INTEGER: "int32",
+    SqlBaseType.BIGINT: "int64",
+    SqlBaseType.DOUBLE: "double",
+    SqlBaseType.STRING: "string",
+    SqlBaseType.BYTES: "bytes",
 }
-WRAPPERS: Final[dict[Kind, str]] = {
-    Kind.BOOLEAN: "BoolValue",
-    Kind.INTEGER: "Int32Value",
-    Kind.BIGINT: "Int64Value",
-    Kind.DOUBLE: "DoubleValue",
-    Kind.STRING: "StringValue",
-    Kind.BYTES: "BytesValue",
+WRAPPERS: Final[dict[SqlBaseType, str]] = {
+    SqlBaseType.BOOLEAN: "BoolValue",
+    SqlBaseType.INTEGER: "Int32Value",
+    SqlBaseType.BIGINT: "Int64Value",
+    SqlBaseType.DOUBLE: "DoubleValue",
+    SqlBaseType.STRING: "StringValue",
+    SqlBaseType.BYTES: "BytesValue",
 }
-KNOWN: Final[dict[Kind, tuple[str, str]]] = {
-    Kind.TIMESTAMP: ("google.protobuf.Timestamp", "google/protobuf/timestamp.proto"),
-    Kind.DATE: ("google.type.Date", "google/type/date.proto"),
-    Kind.TIME: ("google.type.TimeOfDay", "google/type/timeofday.proto"),
-    Kind.DECIMAL: ("confluent.type.Decimal", "confluent/type/decimal.proto"),
+KNOWN: Final[dict[SqlBaseType, tuple[str, str]]] = {
+    SqlBaseType.TIMESTAMP: ("google.protobuf.Timestamp", "google/protobuf/timestamp.proto"),
+    SqlBaseType.DATE: ("google.type.Date", "google/type/date.proto"),
+    SqlBaseType.TIME: ("google.type.TimeOfDay", "google/type/timeofday.proto"),
+    SqlBaseType.DECIMAL: ("confluent.type.Decimal", "confluent/type/decimal.proto"),
 }
 
 
 # SQL -> .proto
 
 
-def proto_schema(fields: Sequence[Field], *, name: str = "", nullable: str = "") -> str:
-    """The file that columns are written by. `nullable` says how a scalar that is null differs from
-    one that is 0: by `optional`, or by Google's wrappers; else it does not."""
+def proto_schema(fields: Sequence[SqlField], *, name: str = "", nullable: str = "") -> str:
+    """The .proto file for these columns. `nullable` says how null differs from 0: by `optional`, by
+    Google's wrappers, or not at all."""
     return _FileWriter(nullable).file(fields, name)
 
 
@@ -70,7 +70,7 @@ class _FileWriter:
         self._imports: set[str] = set()
         self._count = 0
 
-    def file(self, fields: Sequence[Field], name: str) -> str:
+    def file(self, fields: Sequence[SqlField], name: str) -> str:
         package, _, simple = name.rpartition(".")
         lines = self._message(fields, simple or self._next(), "")
         head = ['syntax = "proto3";']
@@ -83,21 +83,21 @@ class _FileWriter:
         self._count += 1
         return f"{DEFAULT_NAME}{self._count}"
 
-    def _message(self, fields: Sequence[Field], name: str, indent: str) -> list[str]:
+    def _message(self, fields: Sequence[SqlField], name: str, indent: str) -> list[str]:
         inner: list[str] = []
         own = [
-            f"{indent}  {self._field(each, number, inner, indent + '  ')}"
-            for number, each in enumerate(fields, 1)
+            f"{indent}  {self._field(field, number, inner, indent + '  ')}"
+            for number, field in enumerate(fields, 1)
         ]
         return [f"{indent}message {name} {{", *own, *inner, f"{indent}}}"]
 
-    def _field(self, field: Field, number: int, inner: list[str], indent: str) -> str:
+    def _field(self, field: SqlField, number: int, inner: list[str], indent: str) -> str:
         type_ = field.type
-        if type_.kind is Kind.ARRAY:
+        if type_.kind is SqlBaseType.ARRAY:
             assert type_.element is not None
             name = self._type(type_.element, inner, indent)
             return f"repeated {name} {field.name} = {number}{self._meta(type_.element)};"
-        if type_.kind is Kind.MAP:
+        if type_.kind is SqlBaseType.MAP:
             name = self._type(type_, inner, indent)
             return f"repeated {name} {field.name} = {number};"
         if type_.kind in PLAIN and self._nullable == WRAPPER:
@@ -108,31 +108,31 @@ class _FileWriter:
         return f"{label}{name} {field.name} = {number}{self._meta(type_)};"
 
     def _type(self, type_: SqlType, inner: list[str], indent: str) -> str:
-        """A message of its own is written into `inner`."""
+        """Nested messages are appended to `inner`."""
         if type_.kind in PLAIN:
             return PLAIN[type_.kind]
         if type_.kind in KNOWN:
             name, path = KNOWN[type_.kind]
             self._imports.add(path)
             return name
-        if type_.kind is Kind.STRUCT:
+        if type_.kind is SqlBaseType.STRUCT:
             name = self._next()
             inner += self._message(type_.fields, name, indent)
             return name
-        if type_.kind is Kind.ARRAY:
-            raise Unsupported("an ARRAY within an ARRAY or a MAP")
+        if type_.kind is SqlBaseType.ARRAY:
+            raise UnsupportedTypeError("an ARRAY within an ARRAY or a MAP")
         assert type_.key is not None
         assert type_.element is not None
         name = f"{self._next()}Entry"
         own: list[str] = []
-        value = self._field(Field("value", type_.element), 2, own, indent + "  ")
-        key = f"{PLAIN[type_.key.kind]} key = 1;"  # a key is never null
+        value = self._field(SqlField("value", type_.element), 2, own, indent + "  ")
+        key = f"{PLAIN[type_.key.kind]} key = 1;"  # keys are not nullable
         inner += [f"{indent}message {name} {{", f"{indent}  {key}", f"{indent}  {value}"]
         inner += [*own, f"{indent}}}"]
         return name
 
     def _meta(self, type_: SqlType) -> str:
-        if type_.kind is not Kind.DECIMAL:
+        if type_.kind is not SqlBaseType.DECIMAL:
             return ""
         self._imports.add("confluent/meta.proto")
         given = f'{{key: "precision", value: "{type_.precision}"}}'
@@ -143,33 +143,33 @@ class _FileWriter:
 # .proto -> SQL
 
 Decimals = Callable[[FieldDescriptor], tuple[int, int]]
-"""Precision and scale of a field, which stand in its options."""
+"""Precision and scale of a field, from its options."""
 
 
-class Inference:
-    """`name` says how a field is called; what can't be a column is left out and told of."""
+class TypeInference:
+    """`name` maps field names; `skipped` is called for a field that can't be a column."""
 
     def __init__(self, name: Name, skipped: Callable[[str], None], decimals: Decimals) -> None:
         self._name = name
         self._skipped = skipped
         self._decimals = decimals
 
-    def fields(self, message: Any, within: tuple[str, ...] = ()) -> list[Field]:
-        """Raises Recursive."""
+    def fields(self, message: Any, within: tuple[str, ...] = ()) -> list[SqlField]:
+        """Raises RecursiveSchemaError."""
         if message.full_name in within:
-            raise Recursive(f"the message {message.full_name} is within itself")
-        found: dict[str, Field] = {}
+            raise RecursiveSchemaError(f"the message {message.full_name} is within itself")
+        found: dict[str, SqlField] = {}
         for field in message.fields:
             try:
                 type_ = self._field(field, (*within, message.full_name))
-            except Unsupported as error:
+            except UnsupportedTypeError as error:
                 self._skipped(f"{field.name}: {error}")
                 continue
             called = self._name(field.name)
             if called in found:
                 self._skipped(f"{field.name}: there is a column {called} already")
             else:
-                found[called] = Field(called, type_)
+                found[called] = SqlField(called, type_)
         return list(found.values())
 
     def _field(self, field: Any, within: tuple[str, ...]) -> SqlType:
@@ -194,15 +194,15 @@ class Inference:
             return MOMENTS[message.full_name]
         fields = self.fields(message, within)
         if not fields:
-            raise Unsupported(f"{message.full_name} has no field of a type that SQL has")
-        return SqlType(Kind.STRUCT, fields=tuple(fields))
+            raise UnsupportedTypeError(f"{message.full_name} has no field of a type that SQL has")
+        return SqlType(SqlBaseType.STRUCT, fields=tuple(fields))
 
 
 def is_map(message: Descriptor | None) -> bool:
-    """A map, or what Connect writes for one: an array of messages of a key and a value."""
+    """A map, or Connect's form of one: an array of messages with key and value."""
     if message is None:
         return False
-    names = [each.name for each in message.fields]
+    names = [field.name for field in message.fields]
     return names == ["key", "value"] and message.name.endswith("Entry")
 
 

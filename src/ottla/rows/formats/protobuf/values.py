@@ -1,7 +1,7 @@
-"""Messages <-> the values of rows: functions that are made once for a message and its columns.
+"""Messages <-> row values, by functions that are built once per message type and columns.
 
-Fields find their columns by name, whatever the case; an exact match wins. A field that tells null
-from 0 (`optional`, a wrapper, a message) and is not set is null.
+Fields match columns by name regardless of case; an exact match wins. An unset field with presence
+(`optional`, a wrapper, a message) is null.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 
 from ottla.rows.formats import scalars
-from ottla.rows.formats.avro.reading import Mismatch
+from ottla.rows.formats.avro.payload_reader import TypeMismatchError
 from ottla.rows.formats.protobuf.types import is_map, is_wrapper
-from ottla.rows.types import Field, Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlField, SqlType
 
-Take = Callable[[Any], Any]
-"""The value of a column, out of a message."""
-Put = Callable[[Any, Any], None]
-"""Into a message, a value that is not null."""
+ValueReader = Callable[[Any], Any]
+"""Reads a column's value from a message."""
+ValueWriter = Callable[[Any, Any], None]
+"""Writes a non-null value to a message."""
 
 US_IN_NS: Final = 1000
 
@@ -36,24 +36,24 @@ _NUMBERS: Final = frozenset(
 _FLOATS: Final = frozenset({FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE})
 
 
-def matched(message: Any, fields: Sequence[Field]) -> list[Any]:
+def matched(message: Any, fields: Sequence[SqlField]) -> list[Any]:
     """The message's field for each column; None where it has none."""
     folded: dict[str, Any] = {}
-    for each in message.fields:
-        folded.setdefault(each.name.upper(), each)
+    for field in message.fields:
+        folded.setdefault(field.name.upper(), field)
     return [
-        message.fields_by_name.get(each.name) or folded.get(each.name.upper()) for each in fields
+        message.fields_by_name.get(field.name) or folded.get(field.name.upper()) for field in fields
     ]
 
 
-# Out of messages
+# Reading messages
 
 
-def takers(message: Any, fields: Sequence[Field], path: str = "") -> list[Take]:
+def value_readers(message: Any, fields: Sequence[SqlField], path: str = "") -> list[ValueReader]:
     """One for each column."""
     return [
-        _nothing if found is None else _taker(found, each.type, f"{path}{each.name}")
-        for found, each in zip(matched(message, fields), fields, strict=True)
+        _nothing if found is None else _taker(found, column.type, f"{path}{column.name}")
+        for found, column in zip(matched(message, fields), fields, strict=True)
     ]
 
 
@@ -61,7 +61,7 @@ def _nothing(message: Any) -> None:
     return None
 
 
-def _taker(field: Any, type_: SqlType, path: str) -> Take:
+def _taker(field: Any, type_: SqlType, path: str) -> ValueReader:
     name = field.name
     if field.is_repeated:
         return _repeated_taker(field, type_, path)
@@ -71,23 +71,23 @@ def _taker(field: Any, type_: SqlType, path: str) -> Take:
     return lambda message: convert(getattr(message, name)) if message.HasField(name) else None
 
 
-def _repeated_taker(field: Any, type_: SqlType, path: str) -> Take:
+def _repeated_taker(field: Any, type_: SqlType, path: str) -> ValueReader:
     name = field.name
-    if type_.kind is Kind.ARRAY:
+    if type_.kind is SqlBaseType.ARRAY:
         assert type_.element is not None
         convert = _converter(field, type_.element, f"{path}[]")
-        return lambda message: [convert(each) for each in getattr(message, name)]
-    if type_.kind is not Kind.MAP or not is_map(field.message_type):
+        return lambda message: [convert(item) for item in getattr(message, name)]
+    if type_.kind is not SqlBaseType.MAP or not is_map(field.message_type):
         raise _mismatch(field, type_, path)
     assert type_.element is not None
     value = field.message_type.fields_by_name["value"]
     if field.message_type.GetOptions().map_entry:
         convert = _converter(value, type_.element, f"{path}{{}}")
         return lambda message: {
-            _key_text(key): convert(each) for key, each in getattr(message, name).items()
+            _key_text(key): convert(item) for key, item in getattr(message, name).items()
         }
     take = _taker(value, type_.element, f"{path}{{}}")
-    return lambda message: {_key_text(each.key): take(each) for each in getattr(message, name)}
+    return lambda message: {_key_text(item.key): take(item) for item in getattr(message, name)}
 
 
 def _key_text(key: Any) -> str:
@@ -97,21 +97,21 @@ def _key_text(key: Any) -> str:
 def _converter(field: Any, type_: SqlType, path: str) -> Callable[[Any], Any]:
     if field.message_type is not None:
         return _message_converter(field, type_, path)
-    if field.enum_type is not None and type_.kind is Kind.STRING:
-        names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
+    if field.enum_type is not None and type_.kind is SqlBaseType.STRING:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return lambda number: names.get(number, str(number))
     kind, cpp = type_.kind, field.cpp_type
-    if kind is Kind.INTEGER and cpp == _INT:
+    if kind is SqlBaseType.INTEGER and cpp == _INT:
         return int
-    if kind is Kind.BIGINT and (cpp == _INT or cpp in _NUMBERS):
-        return scalars.bigint
-    if kind is Kind.DOUBLE and (cpp == _INT or cpp in _NUMBERS or cpp in _FLOATS):
+    if kind is SqlBaseType.BIGINT and (cpp == _INT or cpp in _NUMBERS):
+        return scalars.bigint_scalar
+    if kind is SqlBaseType.DOUBLE and (cpp == _INT or cpp in _NUMBERS or cpp in _FLOATS):
         return float
-    if kind is Kind.BOOLEAN and cpp == field.CPPTYPE_BOOL:
+    if kind is SqlBaseType.BOOLEAN and cpp == field.CPPTYPE_BOOL:
         return bool
-    if kind is Kind.BYTES and field.type == field.TYPE_BYTES:
+    if kind is SqlBaseType.BYTES and field.type == field.TYPE_BYTES:
         return bytes
-    if kind is Kind.STRING and field.type != field.TYPE_BYTES and field.enum_type is None:
+    if kind is SqlBaseType.STRING and field.type != field.TYPE_BYTES and field.enum_type is None:
         return _key_text
     raise _mismatch(field, type_, path)
 
@@ -123,19 +123,19 @@ def _message_converter(field: Any, type_: SqlType, path: str) -> Callable[[Any],
     known = _KNOWN_TAKERS.get((message.full_name, type_.kind))
     if known is not None:
         return known
-    if message.full_name == "confluent.type.Decimal" and type_.kind is Kind.DECIMAL:
-        return lambda value: scalars.fitted(_decimal(value), type_.precision, type_.scale)
-    if type_.kind is not Kind.STRUCT:
+    if message.full_name == "confluent.type.Decimal" and type_.kind is SqlBaseType.DECIMAL:
+        return lambda value: scalars.decimal_scalar(_decimal(value), type_.precision, type_.scale)
+    if type_.kind is not SqlBaseType.STRUCT:
         raise _mismatch(field, type_, path)
-    inner = takers(message, type_.fields, f"{path}.")
-    names = [each.name for each in type_.fields]
+    inner = value_readers(message, type_.fields, f"{path}.")
+    names = [column.name for column in type_.fields]
     return lambda value: {name: take(value) for name, take in zip(names, inner, strict=True)}
 
 
-def _mismatch(field: Any, type_: SqlType, path: str) -> Mismatch:
+def _mismatch(field: Any, type_: SqlType, path: str) -> TypeMismatchError:
     name = field.message_type.full_name if field.message_type else f"field {field.full_name}"
     repeated = "repeated " if field.is_repeated else ""
-    return Mismatch(f"{path} is {repeated}{name} in its schema, and can't be {type_}")
+    return TypeMismatchError(f"{path} is {repeated}{name} in its schema, and can't be {type_}")
 
 
 def _decimal(message: Any) -> Decimal:
@@ -155,29 +155,29 @@ def _time(message: Any) -> dt.time:
     return dt.time(message.hours, message.minutes, message.seconds, message.nanos // US_IN_NS)
 
 
-_KNOWN_TAKERS: Final[dict[tuple[str, Kind], Callable[[Any], Any]]] = {
-    ("google.protobuf.Timestamp", Kind.TIMESTAMP): _timestamp,
-    ("google.type.Date", Kind.DATE): _date,
-    ("google.type.TimeOfDay", Kind.TIME): _time,
+_KNOWN_TAKERS: Final[dict[tuple[str, SqlBaseType], Callable[[Any], Any]]] = {
+    ("google.protobuf.Timestamp", SqlBaseType.TIMESTAMP): _timestamp,
+    ("google.type.Date", SqlBaseType.DATE): _date,
+    ("google.type.TimeOfDay", SqlBaseType.TIME): _time,
 }
 
 
-# Into messages
+# Writing messages
 
 
-def putters(message: Any, fields: Sequence[Field], path: str = "") -> list[Put]:
-    """One for each column; a column without a field is refused."""
+def value_writers(message: Any, fields: Sequence[SqlField], path: str = "") -> list[ValueWriter]:
+    """One for each column; a column without a field is an error."""
     found = matched(message, fields)
-    lost = [each.name for each, field in zip(fields, found, strict=True) if field is None]
+    lost = [column.name for column, field in zip(fields, found, strict=True) if field is None]
     if lost:
-        raise Mismatch(f"{message.full_name} has no field {', '.join(lost)}")
+        raise TypeMismatchError(f"{message.full_name} has no field {', '.join(lost)}")
     return [
-        _putter(field, each.type, f"{path}{each.name}")
-        for field, each in zip(found, fields, strict=True)
+        _putter(field, column.type, f"{path}{column.name}")
+        for field, column in zip(found, fields, strict=True)
     ]
 
 
-def _putter(field: Any, type_: SqlType, path: str) -> Put:
+def _putter(field: Any, type_: SqlType, path: str) -> ValueWriter:
     name = field.name
     if field.is_repeated:
         return _repeated_putter(field, type_, path)
@@ -191,11 +191,11 @@ def _putter(field: Any, type_: SqlType, path: str) -> Put:
     return lambda message, value: setattr(message, name, value)
 
 
-def _repeated_putter(field: Any, type_: SqlType, path: str) -> Put:
+def _repeated_putter(field: Any, type_: SqlType, path: str) -> ValueWriter:
     name = field.name
-    if type_.kind is Kind.MAP and is_map(field.message_type):
+    if type_.kind is SqlBaseType.MAP and is_map(field.message_type):
         return _map_putter(field, type_, path)
-    if type_.kind is not Kind.ARRAY:
+    if type_.kind is not SqlBaseType.ARRAY:
         raise _mismatch(field, type_, path)
     assert type_.element is not None
     if field.message_type is None:
@@ -210,7 +210,7 @@ def _repeated_putter(field: Any, type_: SqlType, path: str) -> Put:
     return put
 
 
-def _map_putter(field: Any, type_: SqlType, path: str) -> Put:
+def _map_putter(field: Any, type_: SqlType, path: str) -> ValueWriter:
     assert type_.element is not None
     name = field.name
     value_field = field.message_type.fields_by_name["value"]
@@ -237,12 +237,12 @@ def _map_putter(field: Any, type_: SqlType, path: str) -> Put:
 
 def _all(values: Sequence[Any], path: str) -> Sequence[Any]:
     if None in values:
-        raise ValueError(f"{path}: an array of Protobuf has no null")
+        raise ValueError(f"{path}: a repeated Protobuf field can't have null")
     return values
 
 
-def _filler(field: Any, type_: SqlType, path: str) -> Put:
-    """Sets a message that is there."""
+def _filler(field: Any, type_: SqlType, path: str) -> ValueWriter:
+    """Fills an existing message."""
     message = field.message_type
     if is_wrapper(message):
         put = _putter(message.fields_by_name["value"], type_, path)
@@ -252,15 +252,15 @@ def _filler(field: Any, type_: SqlType, path: str) -> Put:
             put(into, value)
 
         return wrap
-    if message.full_name == "confluent.type.Decimal" and type_.kind is Kind.DECIMAL:
+    if message.full_name == "confluent.type.Decimal" and type_.kind is SqlBaseType.DECIMAL:
         return lambda into, value: _put_decimal(into, value, type_)
     known = _KNOWN_PUTTERS.get((message.full_name, type_.kind))
     if known is not None:
         return known
-    if type_.kind is not Kind.STRUCT:
+    if type_.kind is not SqlBaseType.STRUCT:
         raise _mismatch(field, type_, path)
-    puts = putters(message, type_.fields, f"{path}.")
-    names = [each.name for each in type_.fields]
+    puts = value_writers(message, type_.fields, f"{path}.")
+    names = [column.name for column in type_.fields]
 
     def fill(into: Any, value: Any) -> None:
         into.SetInParent()
@@ -272,11 +272,11 @@ def _filler(field: Any, type_: SqlType, path: str) -> Put:
 
 
 def _check_scalar(field: Any, type_: SqlType, path: str) -> None:
-    """What can be read as this type can be written from it, but for what only widens."""
+    """A type that can be read can also be written, unless reading widens it."""
     _converter(field, type_, path)
-    wide = type_.kind is Kind.STRING and field.cpp_type != field.CPPTYPE_STRING
+    wide = type_.kind is SqlBaseType.STRING and field.cpp_type != field.CPPTYPE_STRING
     if (wide and field.enum_type is None) or (
-        type_.kind is Kind.DOUBLE and field.cpp_type not in _FLOATS
+        type_.kind is SqlBaseType.DOUBLE and field.cpp_type not in _FLOATS
     ):
         raise _mismatch(field, type_, path)
 
@@ -306,8 +306,8 @@ def _put_time(message: Any, value: dt.time) -> None:
     message.nanos = value.microsecond * US_IN_NS
 
 
-_KNOWN_PUTTERS: Final[dict[tuple[str, Kind], Put]] = {
-    ("google.protobuf.Timestamp", Kind.TIMESTAMP): _put_timestamp,
-    ("google.type.Date", Kind.DATE): _put_date,
-    ("google.type.TimeOfDay", Kind.TIME): _put_time,
+_KNOWN_PUTTERS: Final[dict[tuple[str, SqlBaseType], ValueWriter]] = {
+    ("google.protobuf.Timestamp", SqlBaseType.TIMESTAMP): _put_timestamp,
+    ("google.type.Date", SqlBaseType.DATE): _put_date,
+    ("google.type.TimeOfDay", SqlBaseType.TIME): _put_time,
 }

@@ -1,1 +1,1 @@
-"""The functions of the SQL in Python, on values of rows; the table of functions says of which."""
+"""Functions of SQL in Python, by the names of ksqlDB's functions; they take values of a row."""

@@ -1,4 +1,4 @@
-"""Numbers, as Java computes them: what has no value is NaN, what is too large is infinite."""
+"""Numeric functions with Java's results: NaN if undefined, Infinity if too large."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, Decimal
 from typing import Any, Final
 
-from ottla.rows.types import Kind, SqlType
+from ottla.rows.types import SqlBaseType, SqlType
 from ottla.sql.conversions import EXACT, scaled, whole_part, wrapped
 
 KILOMETRES: Final = 6371.0
@@ -29,9 +29,9 @@ def of_double(function: Callable[..., float]) -> Callable[..., float]:
 
 def absolute(returns: SqlType, _: SqlType) -> Callable[[Any], Any]:
     kind = returns.kind
-    if kind in (Kind.INTEGER, Kind.BIGINT):
+    if kind in (SqlBaseType.INTEGER, SqlBaseType.BIGINT):
         return lambda number: wrapped(abs(number), kind)
-    return lambda number: number.copy_abs() if kind is Kind.DECIMAL else abs(number)
+    return lambda number: number.copy_abs() if kind is SqlBaseType.DECIMAL else abs(number)
 
 
 def rounded_up(returns: SqlType, _: SqlType) -> Callable[[Any], Any]:
@@ -43,31 +43,31 @@ def rounded_down(returns: SqlType, _: SqlType) -> Callable[[Any], Any]:
 
 
 def _whole(returns: SqlType, of: Callable[[float], int], rounding: str) -> Callable[[Any], Any]:
-    if returns.kind is Kind.DECIMAL:
+    if returns.kind is SqlBaseType.DECIMAL:
         one = Decimal(1)
         return lambda number: scaled(
             number.quantize(one, rounding, EXACT), returns.precision, returns.scale
         )
-    if returns.kind is Kind.DOUBLE:
+    if returns.kind is SqlBaseType.DOUBLE:
         return lambda number: float(of(number)) if math.isfinite(number) else number
     return lambda number: number
 
 
 def nearest(number: float) -> int:
-    """Math.round: what lies in the middle goes up."""
+    """Java's Math.round: half up."""
     if not math.isfinite(number):
-        return whole_part(number, Kind.BIGINT)
-    return whole_part(math.floor(number + 0.5), Kind.BIGINT)
+        return whole_part(number, SqlBaseType.BIGINT)
+    return whole_part(math.floor(number + 0.5), SqlBaseType.BIGINT)
 
 
 def cut_off(number: float) -> int:
-    return whole_part(number, Kind.BIGINT)
+    return whole_part(number, SqlBaseType.BIGINT)
 
 
 def scaled_by(
     rule: Callable[[Decimal, Decimal], Decimal],
 ) -> Callable[..., Callable[[Any, int], Any]]:
-    """In decimals: in binary, 1.005 is not halfway between anything."""
+    """Round as Decimal, because 1.005 is not exact in binary."""
 
     def make(returns: SqlType, *_: SqlType) -> Callable[..., Any]:
         def compute(number: Any, scale: int = 0) -> Any:
@@ -135,7 +135,7 @@ def cotangent(angle: float) -> float:
 
 
 def degrees(angle: float) -> float:
-    """Java's own: by one factor."""
+    """As in Java: multiplied by one factor."""
     return angle * (180.0 / math.pi)
 
 
@@ -144,14 +144,14 @@ def radians(angle: float) -> float:
 
 
 def _radians(angle: float) -> float:
-    """As ksqlDB's distances have it: the last digits are others than those of RADIANS."""
+    """Radians for GEO_DISTANCE, whose last digits differ from those of RADIANS in ksqlDB."""
     return angle / 180.0 * math.pi
 
 
 def distance(
     lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None = None
 ) -> float | None:
-    """Along a great circle, by the haversine formula."""
+    """The great-circle distance by the haversine formula."""
     if None in (lat1, lon1, lat2, lon2):
         return None
     named = (unit or "KM").upper()
@@ -165,15 +165,15 @@ def distance(
 
 
 def greatest(*values: Any) -> Any:
-    return max((each for each in values if each is not None), key=_order, default=None)
+    return max((value for value in values if value is not None), key=_order, default=None)
 
 
 def least(*values: Any) -> Any:
-    return min((each for each in values if each is not None), key=_order, default=None)
+    return min((value for value in values if value is not None), key=_order, default=None)
 
 
 def _order(value: Any) -> Any:
-    """NaN is above all numbers."""
+    """The sort key of a number; NaN is the largest."""
     return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value
 
 

@@ -1,4 +1,4 @@
-"""Text and bytes. Places are counted from 1."""
+"""Functions of strings and bytes. Positions start at 1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})(?:\\u([0-9a-fA-F]{4}))?")
 
 
 def capitals(text: str) -> str:
-    return " ".join(each[:1].upper() + each[1:].lower() for each in text.split(" "))
+    return " ".join(word[:1].upper() + word[1:].lower() for word in text.split(" "))
 
 
 def trimmed(text: str) -> str:
@@ -38,7 +38,7 @@ def _padding(text: T, length: int, padding: T) -> T:
 
 
 def masked(text: str | None, *masks: str | None) -> str | None:
-    return None if text is None else "".join(_mask(each, masks or MASKS) for each in text)
+    return None if text is None else "".join(_mask(character, masks or MASKS) for character in text)
 
 
 def _mask(character: str, masks: tuple[str | None, ...]) -> str:
@@ -62,22 +62,22 @@ def mask_keep_left(text: str | None, count: int | None, *masks: str | None) -> s
 def mask_keep_right(text: str | None, count: int | None, *masks: str | None) -> str | None:
     if text is None or count is None:
         return None
-    place = max(len(text) - max(count, 0), 0)
-    return (masked(text[:place], *masks) or "") + text[place:]
+    index = max(len(text) - max(count, 0), 0)
+    return (masked(text[:index], *masks) or "") + text[index:]
 
 
 def mask_left(text: str | None, count: int | None, *masks: str | None) -> str | None:
     if text is None or count is None:
         return None
-    place = max(count, 0)
-    return (masked(text[:place], *masks) or "") + text[place:]
+    index = max(count, 0)
+    return (masked(text[:index], *masks) or "") + text[index:]
 
 
 def mask_right(text: str | None, count: int | None, *masks: str | None) -> str | None:
     if text is None or count is None:
         return None
-    place = max(len(text) - max(count, 0), 0)
-    return text[:place] + (masked(text[place:], *masks) or "")
+    index = max(len(text) - max(count, 0), 0)
+    return text[:index] + (masked(text[index:], *masks) or "")
 
 
 # -- parts
@@ -88,27 +88,27 @@ def character(code: int) -> str | None:
 
 
 def character_of_escape(text: str) -> str | None:
-    r"""Of `\u004b`, or of two of them where it takes two units of UTF-16."""
+    r"""The character of `\u004b`, or of two such escapes for a UTF-16 surrogate pair."""
     found = ESCAPED.fullmatch(text)
     if found is None:
         return None
-    units = b"".join(bytes.fromhex(each) for each in found.groups() if each)
+    units = b"".join(bytes.fromhex(group) for group in found.groups() if group)
     decoded = units.decode("utf-16-be")
     return decoded if len(decoded) == 1 else None
 
 
-def joined(*texts: str | None) -> str:
-    return "".join(each for each in texts if each is not None)
+def concat_strings(*texts: str | None) -> str:
+    return "".join(text for text in texts if text is not None)
 
 
-def joined_bytes(*parts: bytes | None) -> bytes:
-    return b"".join(each for each in parts if each is not None)
+def concat_bytes(*parts: bytes | None) -> bytes:
+    return b"".join(part for part in parts if part is not None)
 
 
-def joined_with(separator: Any, *parts: Any) -> Any:
+def concat_ws(separator: Any, *parts: Any) -> Any:
     if separator is None:
         return None
-    return separator.join(each for each in parts if each is not None)
+    return separator.join(part for part in parts if part is not None)
 
 
 def nth(number: int | None, *texts: str | None) -> str | None:
@@ -125,13 +125,15 @@ def place_in(text: str, part: str) -> int:
     return text.find(part) + 1
 
 
-def nth_place_in(text: str, part: str, place: int, number: int = 1) -> int:
-    """From a place on, forwards, or backwards from the end where it is below zero."""
-    places = [n for n in range(1, max(len(text), 1) + 1) if text.startswith(part, n - 1)]
-    if place >= 0:
-        found = [each for each in places if each >= place]
+def nth_place_in(text: str, part: str, position: int, number: int = 1) -> int:
+    """Search forward from a position, or backward from the end if it is negative."""
+    positions = [n for n in range(1, max(len(text), 1) + 1) if text.startswith(part, n - 1)]
+    if position >= 0:
+        found = [found_at for found_at in positions if found_at >= position]
     else:
-        found = [each for each in reversed(places) if each <= len(text) + place + 1]
+        found = [
+            found_at for found_at in reversed(positions) if found_at <= len(text) + position + 1
+        ]
     return found[number - 1] if 1 <= number <= len(found) else 0
 
 
@@ -148,18 +150,18 @@ def split(text: str, delimiter: str) -> list[str]:
 def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
     if delimiter:
         return value.split(delimiter)
-    return [bytes([each]) for each in value] or [b""]
+    return [bytes([byte]) for byte in value] or [b""]
 
 
 def split_to_map(text: str, entry_end: str, key_end: str) -> dict[str, str] | None:
     if not entry_end or not key_end:
         return None
-    entries = [each.split(key_end) for each in text.split(entry_end)]
-    return {each[0]: each[1] for each in entries if len(each) > 1}
+    entries = [entry.split(key_end) for entry in text.split(entry_end)]
+    return {entry[0]: entry[1] for entry in entries if len(entry) > 1}
 
 
-def part_of(value: T, place: int, length: int | None = None) -> T:
-    start = place - 1 if place > 0 else len(value) + place if place < 0 else 0
+def part_of(value: T, position: int, length: int | None = None) -> T:
+    start = position - 1 if position > 0 else len(value) + position if position < 0 else 0
     end = len(value) if length is None else start + length
     return value[max(start, 0) : max(end, 0)]
 

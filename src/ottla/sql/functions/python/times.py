@@ -1,4 +1,4 @@
-"""Dates, times and moments. Formats and zones are Java's."""
+"""Functions of dates, times and timestamps. Formats and time zones are Java's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ottla.rows.formats.scalars import EPOCH, FIRST_DAY, epoch_ms_of, timestamp_of
-from ottla.rows.java.date_patterns import TimestampPattern, zone_of
-from ottla.rows.java.date_time_text import moment_text
+from ottla.rows.java.date_time_text import date_time_text
+from ottla.rows.java.timestamp_pattern import TimestampPattern, zone_of
 
 UNITS_MS: Final = {
     "MILLISECOND": 1,
@@ -27,15 +27,15 @@ def _pattern(format_: str) -> TimestampPattern:
 
 
 def formatted(moment: dt.datetime, format_: str, zone: str = "UTC") -> str:
-    return moment_text(moment.astimezone(zone_of(zone)), format_)
+    return date_time_text(moment.astimezone(zone_of(zone)), format_)
 
 
 def formatted_date(day: dt.date, format_: str) -> str:
-    return moment_text(dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC), format_)
+    return date_time_text(dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC), format_)
 
 
 def formatted_time(time: dt.time, format_: str) -> str:
-    return moment_text(dt.datetime.combine(FIRST_DAY, time, dt.UTC), format_)
+    return date_time_text(dt.datetime.combine(FIRST_DAY, time, dt.UTC), format_)
 
 
 def formatted_millis(millis: int, format_: str, zone: str = "UTC") -> str:
@@ -47,13 +47,13 @@ def formatted_days(days: int, format_: str) -> str:
 
 
 def parsed(text: str, format_: str, zone: str = "UTC") -> dt.datetime:
-    """To the millisecond. A zone in the text counts more than the argument."""
+    """Parse a timestamp, in milliseconds. A zone in the text overrides the argument."""
     moment = _pattern(format_).moment(text, zone_of(zone))
     return moment.astimezone(dt.UTC).replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 def parsed_date(text: str, format_: str) -> dt.date:
-    """What follows the date is not looked at."""
+    """Parse a date; text after the date is ignored."""
     return _pattern(format_).moment(text, more=True).date()
 
 
@@ -70,7 +70,7 @@ def parsed_days(text: str, format_: str) -> int:
 
 
 def in_zone(moment: dt.datetime, from_: str, to: str) -> dt.datetime:
-    """What clocks in the second zone show when those in the first show this."""
+    """Convert a local time of one zone to the local time of another."""
     there = moment.replace(tzinfo=zone_of(from_)).astimezone(zone_of(to))
     return there.replace(tzinfo=dt.UTC)
 
@@ -96,7 +96,7 @@ def _span(unit: str, count: int) -> dt.timedelta:
 
 
 def moved(kind: str, sign: int) -> Callable[[str, int, Any], Any]:
-    """DATEADD and its like: `sign` is -1 for those that take away."""
+    """DATEADD, DATESUB and so on: `sign` is -1 for subtraction."""
 
     def date(unit: str, count: int, day: dt.date) -> dt.date:
         return day + dt.timedelta(days=_span(unit, sign * count) // DAY)

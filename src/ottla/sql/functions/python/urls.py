@@ -21,18 +21,18 @@ def _part(url: str, name: str) -> str | None:
     return found[name] if found is not None else None
 
 
-def encoded(text: str) -> str:
+def url_encode_param(text: str) -> str:
     return quote_plus(text, safe="*").replace("~", "%7E")
 
 
-def decoded(text: str | None) -> str | None:
+def url_decode_param(text: str | None) -> str | None:
     if text is None or BAD_ESCAPE.search(text):
         return None
     return unquote_to_bytes(text.replace("+", " ")).decode("utf-8", "replace")
 
 
-def fragment(url: str) -> str | None:
-    return decoded(_part(url, "fragment"))
+def url_extract_fragment(url: str) -> str | None:
+    return url_decode_param(_part(url, "fragment"))
 
 
 def _authority(url: str, name: str) -> str | None:
@@ -40,30 +40,30 @@ def _authority(url: str, name: str) -> str | None:
     return (found[name] or None) if found is not None else None
 
 
-def host(url: str) -> str | None:
+def url_extract_host(url: str) -> str | None:
     return _authority(url, "host")
 
 
-def port(url: str) -> int | None:
+def url_extract_port(url: str) -> int | None:
     found = _authority(url, "port")
     return int(found) if found else None
 
 
-def path(url: str) -> str | None:
-    return decoded(_part(url, "path"))
+def url_extract_path(url: str) -> str | None:
+    return url_decode_param(_part(url, "path"))
 
 
-def protocol(url: str) -> str | None:
+def url_extract_protocol(url: str) -> str | None:
     return _part(url, "scheme")
 
 
-def query(url: str) -> str | None:
-    return decoded(_part(url, "query"))
+def url_extract_query(url: str) -> str | None:
+    return url_decode_param(_part(url, "query"))
 
 
-def parameter(url: str, name: str) -> str | None:
-    for each in (_part(url, "query") or "").split("&"):
-        key, found, value = each.partition("=")
-        if found and decoded(key) == name:
-            return decoded(value) or None
+def url_extract_parameter(url: str, name: str) -> str | None:
+    for pair in (_part(url, "query") or "").split("&"):
+        key, found, value = pair.partition("=")
+        if found and url_decode_param(key) == name:
+            return url_decode_param(value) or None
     return None

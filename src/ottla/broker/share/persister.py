@@ -1,0 +1,193 @@
+"""Reads and writes the states of share-partitions, whichever broker coordinates them (KIP-932).
+
+Leaders of partitions and coordinators of groups call it. If this broker is the share coordinator of
+the state, it is called directly, else by a request to the other broker. While the coordinator
+moves or loads, the request is retried, for as long as a client can wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.broker.promise import Promise
+from ottla.broker.request_batcher import RequestBatcher
+from ottla.broker.share.coordinator_service import ShareCoordinatorService, StateResult
+from ottla.coordinator.share.shard import SharePartitionWrite
+from ottla.coordinator.share.state_records import SharePartitionKey
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.broker_connections import BrokerConnections
+    from ottla.broker.share.state_requests import StateRequest
+    from ottla.clock import Clock
+    from ottla.cluster.metadata_cache import MetadataCache
+
+RETRY_S: Final = 0.1
+ASK_S_MAX: Final = 5.0  # then the caller gets an error
+
+_RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+
+
+class _PendingRequest(NamedTuple):
+    """A request, for this broker or another one, and until when it may be retried."""
+
+    key: SharePartitionKey
+    here: Callable[[ShareCoordinatorService, int], Promise[StateResult]]
+    there: Callable[[Promise[StateResult]], StateRequest]
+    answer: Promise[StateResult]
+    until_s: float
+
+
+class Persister:
+    """The promises are resolved with the state, or with the KafkaError of the coordinator.
+
+    If no coordinator answers in time, that is COORDINATOR_LOAD_IN_PROGRESS where one still loads
+    the state, else COORDINATOR_NOT_AVAILABLE.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataCache,
+        connections: BrokerConnections,
+        states: ShareCoordinatorService,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._connections = connections
+        self._states = states
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._batcher: RequestBatcher[StateRequest] = RequestBatcher(self._carry, _refuse)
+
+    def stop(self) -> None:
+        self._batcher.stop()
+
+    def initialize(
+        self, key: SharePartitionKey, *, state_epoch: int, start_offset: int, now_ms: int
+    ) -> Promise[StateResult]:
+        def there(answer: Promise[StateResult]) -> StateRequest:
+            from ottla.broker.share.state_requests import INITIALIZE, StateRequest, initialize_data
+
+            data = initialize_data(key, state_epoch, start_offset)
+            return StateRequest(INITIALIZE, key, data, answer)
+
+        def here(states: ShareCoordinatorService, at_ms: int) -> Promise[StateResult]:
+            return states.initialize(
+                key, state_epoch=state_epoch, start_offset=start_offset, now_ms=at_ms
+            )
+
+        return self._call(key, here, there, now_ms)
+
+    def read(
+        self, key: SharePartitionKey, *, leader_epoch: int, now_ms: int
+    ) -> Promise[StateResult]:
+        def there(answer: Promise[StateResult]) -> StateRequest:
+            from ottla.broker.share.state_requests import READ, StateRequest, read_data
+
+            return StateRequest(READ, key, read_data(key, leader_epoch), answer)
+
+        def here(states: ShareCoordinatorService, at_ms: int) -> Promise[StateResult]:
+            return states.read(key, leader_epoch=leader_epoch, now_ms=at_ms)
+
+        return self._call(key, here, there, now_ms)
+
+    def write(
+        self, key: SharePartitionKey, write: SharePartitionWrite, now_ms: int
+    ) -> Promise[StateResult]:
+        def there(answer: Promise[StateResult]) -> StateRequest:
+            from ottla.broker.share.state_requests import WRITE, StateRequest, write_data
+
+            return StateRequest(WRITE, key, write_data(key, write), answer)
+
+        return self._call(key, lambda states, at_ms: states.write(key, write, at_ms), there, now_ms)
+
+    def delete(self, key: SharePartitionKey, now_ms: int) -> Promise[StateResult]:
+        def there(answer: Promise[StateResult]) -> StateRequest:
+            from ottla.broker.share.state_requests import DELETE, StateRequest, delete_data
+
+            return StateRequest(DELETE, key, delete_data(key), answer)
+
+        return self._call(key, lambda states, at_ms: states.delete(key, at_ms), there, now_ms)
+
+    def summary(self, key: SharePartitionKey, now_ms: int) -> Promise[StateResult]:
+        def there(answer: Promise[StateResult]) -> StateRequest:
+            from ottla.broker.share.state_requests import SUMMARY, StateRequest, summary_data
+
+            return StateRequest(SUMMARY, key, summary_data(key), answer)
+
+        return self._call(key, lambda states, at_ms: states.summary(key, at_ms), there, now_ms)
+
+    # -- here or there
+
+    def _call(
+        self,
+        key: SharePartitionKey,
+        here: Callable[[ShareCoordinatorService, int], Promise[StateResult]],
+        there: Callable[[Promise[StateResult]], StateRequest],
+        now_ms: int,
+    ) -> Promise[StateResult]:
+        if self._is_alone:
+            found = here(self._states, now_ms)
+            if not found.is_resolved or not is_loading(found.value):
+                return found
+        answer = Promise[StateResult]()
+        request = _PendingRequest(key, here, there, answer, self._loop.time() + ASK_S_MAX)
+        self._send(request)
+        return answer
+
+    def _send(self, request: _PendingRequest) -> None:
+        try:
+            leader = self._states.leader(request.key)
+        except KafkaError as error:
+            self._finish(request, error)
+            return
+        if leader == self._node_id:
+            found = request.here(self._states, self._clock.now_ms())
+        else:
+            found = Promise[StateResult]()
+            self._batcher.send(leader, request.there(found))
+        found.then(lambda result: self._finish(request, result))
+
+    def _finish(self, request: _PendingRequest, found: StateResult) -> None:
+        if isinstance(found, KafkaError) and found.code in _RETRIABLE:
+            may_pass = is_loading(found) or not self._is_alone
+            if may_pass and self._loop.time() + RETRY_S < request.until_s:
+                self._loop.call_later(RETRY_S, self._send, request)
+                return
+            if not is_loading(found):
+                found = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, found.message)
+        request.answer.resolve(found)
+
+    @property
+    def _is_alone(self) -> bool:
+        """True if no other broker can be, or become, the coordinator."""
+        return len(self._metadata.image.brokers) < 2
+
+    async def _carry(self, broker_id: int, questions: list[StateRequest]) -> None:
+        from ottla.broker.share.state_requests import send_state_requests
+
+        await send_state_requests(self._connections, broker_id, questions)
+
+
+def is_loading(found: StateResult) -> bool:
+    """True if the coordinator will know the state once it has read its log."""
+    return isinstance(found, KafkaError) and found.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def _refuse(questions: list[StateRequest], error: KafkaError) -> None:
+    for question in questions:
+        if not question.answer.is_resolved:
+            question.answer.resolve(error)

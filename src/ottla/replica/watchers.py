@@ -1,0 +1,35 @@
+"""Callbacks of requests that wait for a partition: for more bytes, or for a higher watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+# Called with the number of appended bytes, so that a fetch for many need not look each time.
+Wake = Callable[[int], None]
+
+# The size for events other than appends, which are worth a look whatever one waits for.
+ANYTHING: Final = 1 << 62
+
+
+class Watchers:
+    """The callbacks registered on one partition, in the order of registration."""
+
+    __slots__ = ("_wakes",)
+
+    def __init__(self) -> None:
+        self._wakes: dict[Wake, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._wakes)
+
+    def add(self, wake: Wake) -> None:
+        self._wakes[wake] = None
+
+    def discard(self, wake: Wake) -> None:
+        self._wakes.pop(wake, None)
+
+    def wake_all(self, size: int = ANYTHING) -> None:
+        """Call each once. A callback may remove itself, or others."""
+        for wake in list(self._wakes):
+            wake(size)
