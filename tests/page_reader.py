@@ -338,6 +338,7 @@ class PageReader:
             command += f" --port {wanted[0]} --zookeeper-port {self._ports['2181']} --brokers 5"
         elif named:
             wanted = [self._listener(self._folder / named[0])]
+        wanted += [int(port) for port in re.findall(r"metrics\.port=(\d+)", command)]
         return shlex.split(command), wanted
 
     def _listener(self, properties: Path) -> int:

@@ -377,10 +377,15 @@ def test_slices_of_files_are_sent_over_tls_to_a_slow_reader(tmp_path: Path) -> N
     ours, theirs = socket.socketpair()
     received = bytearray()
 
+    # The reader takes a portion only after the writer found its socket full, so that the writer
+    # has to wait on every machine.
+    portions = threading.Semaphore(0)
+
     def read() -> None:
         context = TlsIdentity(settings()).client_context(check_hostname=False)
         with context.wrap_socket(theirs, server_hostname="localhost") as reader:
             while len(received) < expected:
+                portions.acquire()
                 received.extend(reader.recv(10_000))
 
     expected = 2 * (10 + len(content) + 7)
@@ -397,6 +402,8 @@ def test_slices_of_files_are_sent_over_tls_to_a_slow_reader(tmp_path: Path) -> N
     while not outbox.flush():
         scratch[:] = bytes(len(scratch))  # another connection's turn
         rounds += 1
+        portions.release()
+    portions.release(expected)
     thread.join()
     once = b"0123456789" + content + b"the end"
     assert bytes(received) == once * 2
