@@ -54,8 +54,13 @@ async def main(bootstrap: str, seed: str, file: Path) -> None:
             print(json.dumps(answer), file=out, flush=True)
 
 
-def topic(bootstrap: str) -> SchemaTopic:
-    return SchemaTopic(bootstrap, settings={}, transactional_id="schema-registry-writer")
+def topic(bootstrap: str, *, timeout_s: float = 30.0) -> SchemaTopic:
+    return SchemaTopic(
+        bootstrap,
+        settings={},
+        transactional_id="schema-registry-writer",
+        timeout_s=timeout_s,
+    )
 
 
 if __name__ == "__main__":

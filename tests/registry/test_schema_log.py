@@ -72,6 +72,24 @@ def test_a_follower_sees_what_another_instance_wrote(bootstrap: str) -> None:
     asyncio.run(scenario())
 
 
+def test_a_registry_stops_at_once_if_its_broker_is_gone() -> None:
+    """Its reader tries again meanwhile, and would do so for an hour."""
+
+    async def scenario() -> None:
+        cluster = LocalCluster()
+        cluster.start()
+        servers = cluster.bootstrap_servers
+        reader, writer = (topic(servers, timeout_s=3600.0) for _ in range(2))
+        log = SchemaLog(reader, writer, CountedState)
+        try:
+            await log.start()
+        finally:
+            await asyncio.to_thread(cluster.stop)  # the loop goes on, and with it the reader
+        await log.stop()
+
+    asyncio.run(scenario())
+
+
 def test_an_older_epoch_can_not_write(bootstrap: str) -> None:
     async def scenario() -> None:
         async with opened(bootstrap) as one:

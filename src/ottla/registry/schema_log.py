@@ -116,6 +116,8 @@ class SchemaLog(Generic[S]):
             self._follower.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._follower
+        self._writer.give_up()
+        self._reader.give_up()
         await asyncio.to_thread(self._threads.shutdown)
         await asyncio.to_thread(self._follow_thread.shutdown)  # waits for the Fetch in flight
         self._writer.close()

@@ -95,7 +95,7 @@ class TopicRead:
 
 
 class SchemaTopic:
-    """Blocking, and not thread-safe."""
+    """Blocking, and not thread-safe but for `give_up`."""
 
     def __init__(
         self,
@@ -113,6 +113,7 @@ class SchemaTopic:
         self._timeout_s = timeout_s
         self._session: AdminSession | None = None
         self._leader: BrokerConnection | None = None
+        self._gives_up = False
 
     def prepare(self) -> str:
         """Create the topic if need be, refuse one that would lose schemas; returns the cluster
@@ -158,6 +159,11 @@ class SchemaTopic:
             (found,) = answer.responses[0].partition_responses
             check(found.error_code, found.error_message, ApiKey.PRODUCE, self.name)
             return found.base_offset
+
+    def give_up(self) -> None:
+        """The next failure is final: the registry stops, and a broker that is gone as well would
+        hold it up for all of the timeout."""
+        self._gives_up = True
 
     def close(self) -> None:
         session, self._session, self._leader = self._session, None, None
@@ -213,22 +219,22 @@ class SchemaTopic:
         return topic
 
     def _start_offset(self) -> int:
-        creation = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
-        request = ListOffsetsRequest(topics=[ListOffsetsTopic(self.name, [creation])])
+        partition = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(self.name, [partition])])
         answer = self._leader_connection().call(request, ApiKey.LIST_OFFSETS, ListOffsetsResponse)
         (found,) = answer.topics[0].partitions
         check(found.error_code, None, ApiKey.LIST_OFFSETS, self.name)
         return found.offset
 
     def _read(self, offset: int, wait_ms: int) -> TopicRead:
-        creation = FetchPartition(
+        partition = FetchPartition(
             partition=0, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX
         )
         request = FetchRequest(
             max_wait=wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
-            topics=[FetchTopic(topic=self.name, partitions=[creation])],
+            topics=[FetchTopic(topic=self.name, partitions=[partition])],
         )
         connection = self._leader_connection()
         answer = connection.call(request, ApiKey.FETCH, FetchResponse, version_max=NAMES_UNTIL)
@@ -269,7 +275,7 @@ class SchemaTopic:
             with self._dropped_if_moved():
                 return attempt()
 
-        return with_retries(self._timeout_s, tried, RETRIED)
+        return with_retries(self._timeout_s, tried, RETRIED, gives_up=lambda: self._gives_up)
 
     @contextlib.contextmanager
     def _dropped_if_moved(self) -> Iterator[None]:

@@ -70,13 +70,17 @@ def with_retries(
     timeout_s: float,
     attempt: Callable[[], T],
     retriable: frozenset[ErrorCode] = COORDINATOR_RETRIABLE,
+    *,
+    gives_up: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Retry until it works, or fails with an error that is not retriable."""
+    """Retry until it works, or fails with an error that is not retriable, or the caller gives
+    up."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
             return attempt()
         except KafkaError as error:
-            if error.code not in retriable or time.monotonic() + BACKOFF_S > deadline:
+            is_late = time.monotonic() + BACKOFF_S > deadline
+            if error.code not in retriable or is_late or gives_up():
                 raise
         time.sleep(BACKOFF_S)
