@@ -261,7 +261,7 @@ PARTS: Final = (
                 f"CAST(coalesce(array_position(array({', '.join(call.texts[1:])}), "
                 f"{call.texts[0]}), 0) AS int)"
             ),
-            python=with_nulls(python.place_among),
+            python=with_nulls(python.position_among),
         ),
     ),
     scalar(
@@ -269,16 +269,18 @@ PARTS: Final = (
         FAMILY,
         "The position of a text in another, starting at 1; 0 if it is not there. Optionally from a "
         "position on (backward from the end if negative), and of the nth occurrence.",
-        signature("STRING text, STRING part -> INTEGER", "instr({0}, {1})", python=python.place_in),
         signature(
-            "STRING text, STRING part, INTEGER place -> INTEGER",
-            _instr,
-            python=python.nth_place_in,
+            "STRING text, STRING part -> INTEGER", "instr({0}, {1})", python=python.position_in
         ),
         signature(
-            "STRING text, STRING part, INTEGER place, INTEGER n -> INTEGER",
+            "STRING text, STRING part, INTEGER position -> INTEGER",
             _instr,
-            python=python.nth_place_in,
+            python=python.nth_position,
+        ),
+        signature(
+            "STRING text, STRING part, INTEGER position, INTEGER occurrence -> INTEGER",
+            _instr,
+            python=python.nth_position,
         ),
     ),
     scalar(
@@ -330,7 +332,7 @@ PARTS: Final = (
         "The part from a position on, starting at 1 (from the end if negative), up to a length.",
         *[
             signature(
-                f"{kind} value, INTEGER place{length} -> {kind}",
+                f"{kind} value, INTEGER pos{length} -> {kind}",
                 "substring({all})",
                 python=python.part_of,
             )

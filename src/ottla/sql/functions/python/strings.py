@@ -117,15 +117,15 @@ def nth(number: int | None, *texts: str | None) -> str | None:
     return texts[number - 1]
 
 
-def place_among(text: str | None, *texts: str | None) -> int:
+def position_among(text: str | None, *texts: str | None) -> int:
     return texts.index(text) + 1 if text is not None and text in texts else 0
 
 
-def place_in(text: str, part: str) -> int:
+def position_in(text: str, part: str) -> int:
     return text.find(part) + 1
 
 
-def nth_place_in(text: str, part: str, position: int, number: int = 1) -> int:
+def nth_position(text: str, part: str, position: int, number: int = 1) -> int:
     """Search forward from a position, or backward from the end if it is negative."""
     positions = [n for n in range(1, max(len(text), 1) + 1) if text.startswith(part, n - 1)]
     if position >= 0:
