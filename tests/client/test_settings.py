@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import confluent_kafka
 import pytest
@@ -56,6 +57,16 @@ def test_a_wrong_value_is_an_invalid_config() -> None:
     with pytest.raises(KafkaError, match="compression") as caught:
         client_with(confluent_kafka.Producer, {"compression.type": "zip"})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("linger.ms", -5), ("linger.ms", "soon"), ("acks", 2000), ("delivery.timeout.ms", "never")],
+)
+def test_a_wrong_value_is_reported_by_the_name_that_was_set(name: str, value: str | int) -> None:
+    """librdkafka says queue.buffering.max.ms, request.required.acks, message.timeout.ms."""
+    with pytest.raises(KafkaError, match=f'property "{re.escape(name)}"'):
+        client_with(confluent_kafka.Producer, {name: value})
 
 
 def test_a_connection_error_is_logged_once_a_while(caplog: pytest.LogCaptureFixture) -> None:

@@ -44,6 +44,16 @@ _RENAMED: Final = {
     "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms",
 }
 
+# librdkafka names these in its errors whatever the caller has set.
+_OWN_NAMES: Final = {
+    "queue.buffering.max.ms": "linger.ms",
+    "request.required.acks": "acks",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "compression.codec": "compression.type",
+    "metadata.broker.list": "bootstrap.servers",
+}
+
 _WITHOUT_MEANING: Final = frozenset(
     (
         "key.serializer",
@@ -82,6 +92,7 @@ WITHOUT_KERBEROS: Final = (
 )
 
 _UNKNOWN: Final = re.compile(r'No such configuration property: "([^"]+)"')
+_NAMED: Final = re.compile(r'(?<=onfiguration property ")[^"]+')
 
 
 def librdkafka_settings(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -122,10 +133,15 @@ def client_with(make: Callable[[dict[str, Any]], _Client], settings: Mapping[str
                 raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, WITHOUT_KERBEROS) from None
             unknown = _UNKNOWN.search(str(failure))
             if unknown is None or unknown[1] not in remaining:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, str(failure)) from None
+                text = _NAMED.sub(lambda name: _kafkas_name(name[0], settings), str(failure))
+                raise KafkaError(ErrorCode.INVALID_CONFIG, text.strip()) from None
             hint = did_you_mean(unknown[1], KAFKA_SETTINGS)
             log.warning("Ignoring unknown setting %s%s", unknown[1], hint)
             del remaining[unknown[1]]
+
+
+def _kafkas_name(name: str, settings: Mapping[str, Any]) -> str:
+    return name if name in settings else _OWN_NAMES.get(name, name)
 
 
 _UNREACHABLE: Final = re.compile(
