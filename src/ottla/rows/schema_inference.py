@@ -11,17 +11,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.client.schema_registry import RegisteredSchema, SchemaRegistry
-from ottla.rows.formats.avro import types as avro_types
-from ottla.rows.formats.avro.types import RecursiveSchemaError, UnsupportedTypeError
-from ottla.rows.formats.json_sr import types as json_types
+from ottla.rows.formats.avro.types import AvroTypeInference
+from ottla.rows.formats.json_sr.types import JsonTypeInference
+from ottla.rows.formats.type_inference import Name, RecursiveSchemaError, UnsupportedTypeError
 from ottla.rows.schema_properties import FULL_NAME, SCHEMA_ID
-from ottla.rows.types import SqlField
+from ottla.rows.types import DECIMAL_DIGITS_MAX, SqlField
 
 log = logging.getLogger("ottla.sql")
 
 ALONE: Final = {"KEY": "ROWKEY", "VALUE": "ROWVAL"}
 """The name of an unwrapped column."""
-DIGITS_MAX: Final = 38
 
 
 class SchemaInferenceError(ValueError):
@@ -47,10 +46,10 @@ def infer_columns(
         body = registry.parsed(schema).body
         if schema.kind == "PROTOBUF":
             return _protobuf_columns(registry, schema, properties, name, skipped)
-        types: Any = avro_types if schema.kind == "AVRO" else json_types
+        inference = AvroTypeInference if schema.kind == "AVRO" else JsonTypeInference
+        type_ = inference(name, skipped).type(body.root)
         if not wrapped:
-            return [SqlField(ALONE[part], types.sql_type(body.root, name, skipped))]
-        type_ = types.sql_type(body.root, name, skipped)
+            return [SqlField(ALONE[part], type_)]
         if not type_.fields:
             raise SchemaInferenceError("KSQL stream/table schema must be structured")
         return list(type_.fields)
@@ -64,10 +63,10 @@ def _protobuf_columns(
     registry: SchemaRegistry,
     schema: RegisteredSchema,
     properties: Mapping[str, str],
-    name: avro_types.Name,
+    name: Name,
     skipped: Any,
 ) -> list[SqlField]:
-    from ottla.rows.formats.protobuf.types import TypeInference
+    from ottla.rows.formats.protobuf.types import ProtobufTypeInference
     from ottla.schemas.protobuf.message_types import MessageTypes
 
     parsed = registry.parsed(schema)
@@ -75,8 +74,8 @@ def _protobuf_columns(
     wanted = properties.get(FULL_NAME)
     message = types.by_name(wanted) if wanted else types.by_indexes((0,))
     digits = _decimals(parsed.body)
-    inference = TypeInference(
-        name, skipped, lambda field: digits.get(field.full_name, (DIGITS_MAX, 0))
+    inference = ProtobufTypeInference(
+        name, skipped, lambda field: digits.get(field.full_name, (DECIMAL_DIGITS_MAX, 0))
     )
     fields = inference.fields(message.DESCRIPTOR)
     if not fields:
@@ -93,7 +92,7 @@ def _decimals(body: Any) -> dict[str, tuple[int, int]]:
         for field in [] if type_.is_enum or type_.element is None else type_.element.all_fields():
             given = dict(_parameters(field.options))
             if "precision" in given or "scale" in given:
-                precision = min(int(given.get("precision", DIGITS_MAX)), DIGITS_MAX)
+                precision = min(int(given.get("precision", DECIMAL_DIGITS_MAX)), DECIMAL_DIGITS_MAX)
                 scale = int(given.get("scale", 0))
                 found[f"{type_.name}.{field.name}"] = max(precision, scale, 1), scale
     return found

@@ -148,6 +148,9 @@ SPARK_NAMES: Final = {
 }
 
 
+DECIMAL_DIGITS_MAX: Final = 38  # Spark's
+
+
 def decimal(precision: int, scale: int) -> SqlType:
     return SqlType(SqlBaseType.DECIMAL, precision=precision, scale=scale)
 

@@ -20,7 +20,8 @@ from ottla.rows import types as t
 from ottla.rows.formats.arrow import arrow_array, python_values
 from ottla.rows.formats.avro.payload_reader import PayloadReader, TypeMismatchError
 from ottla.rows.formats.avro.payload_writer import PayloadWriter
-from ottla.rows.formats.avro.types import RecursiveSchemaError, avro_schema, sql_fields
+from ottla.rows.formats.avro.types import AvroTypeInference, avro_schema
+from ottla.rows.formats.type_inference import RecursiveSchemaError
 from ottla.rows.types import SqlField
 from ottla.schemas.avro.schema import AvroSchema
 
@@ -299,7 +300,7 @@ def test_recursive_records_have_a_depth_limit() -> None:
     columns, problems = read(schema, [SqlField("V", t.INTEGER)], [b"\2\0\2\4"])
     assert (columns, problems) == ([[2]], {})
     with pytest.raises(RecursiveSchemaError):
-        sql_fields(node_of(schema), str.upper, lambda cause: None)
+        AvroTypeInference().type(node_of(schema))
 
 
 def test_incompatible_types_are_named() -> None:

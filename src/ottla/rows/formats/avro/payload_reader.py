@@ -42,7 +42,7 @@ from ottla.rows.formats.avro.skips import (
     SkipUnion,
 )
 from ottla.rows.formats.codec import Problems
-from ottla.rows.types import SqlBaseType, SqlField, SqlType
+from ottla.rows.types import DECIMAL_DIGITS_MAX, SqlBaseType, SqlField, SqlType
 from ottla.schemas.avro.bytes_root import is_bytes_root, with_size
 from ottla.schemas.avro.empty_items import takes_no_bytes
 from ottla.schemas.avro.node import AvroField, AvroNode
@@ -55,7 +55,6 @@ FIXED_BYTES: Final = {"boolean": 1, "float": 4, "double": 8}
 US_IN_MS: Final = 1000
 NS_IN_MS: Final = 1_000_000
 NS_IN_US: Final = 1000
-DECIMAL_DIGITS_MAX: Final = 38
 MAP_ENTRY: Final = ("key", "value")
 
 

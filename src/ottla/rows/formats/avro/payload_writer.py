@@ -20,7 +20,7 @@ from ottla.rows.formats.avro.payload_reader import (
     is_map_of_entries,
     match_fields,
 )
-from ottla.rows.formats.avro.types import RecursiveSchemaError, UnsupportedTypeError, sql_type
+from ottla.rows.formats.avro.types import AvroTypeInference
 from ottla.rows.formats.avro.writers import (
     AvroRecordWriter,
     AvroWriter,
@@ -37,6 +37,7 @@ from ottla.rows.formats.avro.writers import (
     RequiredWriter,
     write_rows,
 )
+from ottla.rows.formats.type_inference import RecursiveSchemaError, UnsupportedTypeError
 from ottla.rows.types import SqlBaseType, SqlField, SqlType
 from ottla.schemas.avro.bytes_root import is_bytes_root, without_size
 from ottla.schemas.avro.node import AvroField, AvroNode
@@ -176,7 +177,7 @@ def _constant(field: AvroField, path: str) -> ConstantWriter:
     if node.kind == "null":
         return ConstantWriter(prefix)
     try:
-        type_ = sql_type(node)
+        type_ = AvroTypeInference().type(node)
     except (UnsupportedTypeError, RecursiveSchemaError) as error:
         raise TypeMismatchError(f"the default of {path} can't be written: {error}") from None
     value: Any = field.default

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from ottla.rows.formats.avro.payload_reader import (
-    DECIMAL_DIGITS_MAX,
-    is_map_of_entries,
-    union_field,
+from ottla.rows.formats.avro.payload_reader import is_map_of_entries, union_field
+from ottla.rows.formats.type_inference import (
+    RecursiveSchemaError,
+    TypeInference,
+    UnsupportedTypeError,
+    Within,
+    limited_decimal,
 )
 from ottla.rows.types import (
     BIGINT,
     BOOLEAN,
     BYTES,
     DATE,
+    DECIMAL_DIGITS_MAX,
     DOUBLE,
     INTEGER,
     STRING,
@@ -24,7 +28,6 @@ from ottla.rows.types import (
     SqlField,
     SqlType,
     array,
-    decimal,
     map_of,
 )
 from ottla.schemas.avro.node import AvroNode
@@ -46,14 +49,6 @@ MOMENTS: Final[dict[SqlBaseType, tuple[str, str, str]]] = {
     SqlBaseType.DATE: ("int", "Date", "date"),
     SqlBaseType.TIMESTAMP: ("long", "Timestamp", "timestamp-millis"),
 }
-
-
-class UnsupportedTypeError(Exception):
-    """A type that SQL does not have."""
-
-
-class RecursiveSchemaError(Exception):
-    """A recursive type, which SQL can't represent."""
 
 
 # SQL -> Avro
@@ -141,105 +136,57 @@ def _decimal(type_: SqlType) -> dict[str, Any]:
 
 # Avro -> SQL
 
-Name = Callable[[str], str]
 
+class AvroTypeInference(TypeInference[AvroNode]):
+    def type(self, node: AvroNode, within: Within = ()) -> SqlType:
+        if id(node) in within:
+            raise RecursiveSchemaError(f"the type {node.name} is within itself")
+        logical = node.properties.get("logicalType")
+        found = SCALARS.get((node.kind, logical)) or SCALARS.get((node.kind, None))
+        if node.kind in ("bytes", "fixed"):
+            return _decimal_type(node) if logical == "decimal" else BYTES
+        if found is not None:
+            return found
+        if node.kind == "union":
+            return self._union_type(node, within)
+        inner = (*within, id(node))
+        if node.kind in ("record", "error"):
+            return self.struct(node.name, [(f.name, f.type) for f in node.fields], inner)
+        if node.kind == "map":
+            return map_of(STRING, self.type(node.element, within))
+        if node.kind == "array" and is_map_of_entries(node):
+            return self._entries_type(node.element, inner)
+        if node.kind == "array":
+            return array(self.type(node.element, within))
+        raise UnsupportedTypeError(f"Unsupported type: {node.kind}")
 
-def sql_fields(node: AvroNode, name: Name, skipped: Callable[[str], None]) -> list[SqlField]:
-    """The columns of a record: `name` maps field names; `skipped` is called for a field that can't
-    be a column. Raises RecursiveSchemaError."""
-    return _fields(node, name, skipped, (id(node),))
-
-
-def sql_type(
-    node: AvroNode, name: Name = str, skipped: Callable[[str], None] = lambda cause: None
-) -> SqlType:
-    """Raises UnsupportedTypeError and RecursiveSchemaError."""
-    return _sql_type(node, name, skipped, ())
-
-
-def _sql_type(
-    node: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
-) -> SqlType:
-    if id(node) in within:
-        raise RecursiveSchemaError(f"the type {node.name} is within itself")
-    logical = node.properties.get("logicalType")
-    found = SCALARS.get((node.kind, logical)) or SCALARS.get((node.kind, None))
-    if node.kind in ("bytes", "fixed"):
-        return _decimal_type(node) if logical == "decimal" else BYTES
-    if found is not None:
-        return found
-    if node.kind == "union":
-        return _union_type(node, name, skipped, within)
-    inner = (*within, id(node))
-    if node.kind in ("record", "error"):
-        fields = _fields(node, name, skipped, inner)
-        if not fields:
-            raise UnsupportedTypeError(f"{node.name} has no field of a type that SQL has")
+    def _union_type(self, node: AvroNode, within: Within) -> SqlType:
+        others = [branch for branch in node.branches if branch.kind != "null"]
+        if not others:
+            raise UnsupportedTypeError("Unsupported type: null")
+        if len(others) == 1:
+            return self.type(others[0], within)
+        fields = [
+            SqlField(self._name(union_field(other)), self.type(other, within)) for other in others
+        ]
         return SqlType(SqlBaseType.STRUCT, fields=tuple(fields))
-    if node.kind == "map":
-        return map_of(STRING, _sql_type(node.element, name, skipped, within))
-    if node.kind == "array" and is_map_of_entries(node):
-        return _entries_type(node.element, name, skipped, inner)
-    if node.kind == "array":
-        return array(_sql_type(node.element, name, skipped, within))
-    raise UnsupportedTypeError(f"Unsupported type: {node.kind}")
 
-
-def _fields(
-    node: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
-) -> list[SqlField]:
-    found: dict[str, SqlField] = {}
-    for field in node.fields:
-        try:
-            type_ = _sql_type(field.type, name, skipped, within)
-        except UnsupportedTypeError as error:
-            skipped(f"{field.name}: {error}")
-            continue
-        called = name(field.name)
-        if called in found:
-            skipped(f"{field.name}: there is a column {called} already")
-        else:
-            found[called] = SqlField(called, type_)
-    return list(found.values())
-
-
-def _union_type(
-    node: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
-) -> SqlType:
-    others = [branch for branch in node.branches if branch.kind != "null"]
-    if not others:
-        raise UnsupportedTypeError("Unsupported type: null")
-    if len(others) == 1:
-        return _sql_type(others[0], name, skipped, within)
-    fields = [
-        SqlField(name(union_field(other)), _sql_type(other, name, skipped, within))
-        for other in others
-    ]
-    return SqlType(SqlBaseType.STRUCT, fields=tuple(fields))
-
-
-def _entries_type(
-    entry: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
-) -> SqlType:
-    key, value = (field.type for field in entry.fields)
-    key_type = _sql_type(key, name, skipped, within)
-    if key_type.kind not in (
-        SqlBaseType.STRING,
-        SqlBaseType.INTEGER,
-        SqlBaseType.BIGINT,
-        SqlBaseType.BOOLEAN,
-    ):
-        raise UnsupportedTypeError(f"Unsupported type for map key: {key_type}")
-    return map_of(STRING, _sql_type(value, name, skipped, within))
+    def _entries_type(self, entry: AvroNode, within: Within) -> SqlType:
+        key, value = (field.type for field in entry.fields)
+        key_type = self.type(key, within)
+        if key_type.kind not in (
+            SqlBaseType.STRING,
+            SqlBaseType.INTEGER,
+            SqlBaseType.BIGINT,
+            SqlBaseType.BOOLEAN,
+        ):
+            raise UnsupportedTypeError(f"Unsupported type for map key: {key_type}")
+        return map_of(STRING, self.type(value, within))
 
 
 def _decimal_type(node: AvroNode) -> SqlType:
-    """Limits the precision to Spark's maximum."""
     precision = int(node.properties.get("precision") or DECIMAL_DIGITS_MAX)
-    scale = int(node.properties.get("scale", 0))
-    if not 0 <= scale <= DECIMAL_DIGITS_MAX:
-        raise UnsupportedTypeError(f"a decimal with scale {scale}")
-    return decimal(max(min(precision, DECIMAL_DIGITS_MAX), scale, 1), scale)
+    return limited_decimal(precision, int(node.properties.get("scale", 0)))
 
 
 SCALARS: Final[dict[tuple[str, str | None], SqlType]] = {

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ottla.rows.formats.avro.types import CONNECT, Name, RecursiveSchemaError, UnsupportedTypeError
+from ottla.rows.formats.avro.types import CONNECT
+from ottla.rows.formats.type_inference import (
+    RecursiveSchemaError,
+    TypeInference,
+    UnsupportedTypeError,
+    Within,
+    limited_decimal,
+)
 from ottla.rows.types import (
     BIGINT,
     BOOLEAN,
     BYTES,
     DATE,
+    DECIMAL_DIGITS_MAX,
     DOUBLE,
     INTEGER,
     STRING,
@@ -20,7 +28,6 @@ from ottla.rows.types import (
     SqlField,
     SqlType,
     array,
-    decimal,
     map_of,
 )
 from ottla.schemas.json_schema.node import JsonNode
@@ -51,7 +58,6 @@ PLAIN: Final[dict[SqlBaseType, dict[str, Any]]] = {
         "connect.type": "int64",
     },
 }
-DECIMAL_DIGITS_MAX: Final = 38
 DEPTH_MAX: Final = 64
 
 
@@ -101,20 +107,51 @@ def _type(type_: SqlType) -> dict[str, Any]:
 # JSON Schema -> SQL
 
 
-def sql_fields(node: JsonNode, name: Name, skipped: Callable[[str], None]) -> list[SqlField]:
-    """The columns of an object: `name` maps property names; `skipped` is called for a property that
-    can't be a column. Raises RecursiveSchemaError."""
-    return _fields(_one(node, ()), name, skipped, ())
+class JsonTypeInference(TypeInference[JsonNode]):
+    def type(self, node: JsonNode, within: Within = ()) -> SqlType:
+        node = _one(node, within)
+        kind = node.get("type")
+        if isinstance(kind, list):
+            kinds = [name for name in kind if name != "null"]
+            kind = kinds[0] if len(kinds) == 1 else None
+        if kind is None and node.get("enum") is not None:
+            kind = "string"
+        connect = node.get("connect.type")
+        titled = str(node.get("title", "")).removeprefix(f"{CONNECT}.")
+        if titled == "Decimal" and connect == "bytes":
+            return _decimal_type(node)
+        if titled in MOMENTS and kind == "integer":
+            return MOMENTS[titled]
+        found = SCALARS.get((str(kind), connect)) or SCALARS.get((str(kind), None))
+        if found is not None:
+            return found
+        inner = (*within, id(node))
+        if kind == "array":
+            return self._array_type(node, connect, inner)
+        if kind == "object":
+            return self._object_type(node, inner)
+        raise UnsupportedTypeError(f"Unsupported type: {kind}")
+
+    def _array_type(self, node: JsonNode, connect: str | None, within: Within) -> SqlType:
+        items = node.child("items")
+        if items is None or items.accepts_everything:
+            raise UnsupportedTypeError("an array of anything")
+        if connect != "map":
+            return array(self.type(items, within))
+        entry = _one(items, within)
+        value = entry.get("properties", {}).get("value")
+        if value is None:
+            raise UnsupportedTypeError("a map without values")
+        return map_of(STRING, self.type(entry.at(value), within))
+
+    def _object_type(self, node: JsonNode, within: Within) -> SqlType:
+        values = node.child("additionalProperties")
+        if values is not None and not node.get("properties") and isinstance(values.raw, dict):
+            return map_of(STRING, self.type(values, within))
+        return self.struct("an object", _properties(node), within)
 
 
-def sql_type(
-    node: JsonNode, name: Name = str, skipped: Callable[[str], None] = lambda cause: None
-) -> SqlType:
-    """Raises UnsupportedTypeError and RecursiveSchemaError."""
-    return _sql_type(node, name, skipped, ())
-
-
-def _one(node: JsonNode, within: tuple[int, ...]) -> JsonNode:
+def _one(node: JsonNode, within: Within) -> JsonNode:
     """Follows references and unwraps nullable unions."""
     for _ in range(DEPTH_MAX):
         node = node.followed()
@@ -130,97 +167,18 @@ def _one(node: JsonNode, within: tuple[int, ...]) -> JsonNode:
     return node
 
 
-def _sql_type(
-    node: JsonNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
-) -> SqlType:
-    node = _one(node, within)
-    kind = node.get("type")
-    if isinstance(kind, list):
-        kinds = [name for name in kind if name != "null"]
-        kind = kinds[0] if len(kinds) == 1 else None
-    if kind is None and node.get("enum") is not None:
-        kind = "string"
-    connect = node.get("connect.type")
-    titled = str(node.get("title", "")).removeprefix(f"{CONNECT}.")
-    if titled == "Decimal" and connect == "bytes":
-        return _decimal_type(node)
-    if titled in MOMENTS and kind == "integer":
-        return MOMENTS[titled]
-    found = SCALARS.get((str(kind), connect)) or SCALARS.get((str(kind), None))
-    if found is not None:
-        return found
-    inner = (*within, id(node))
-    if kind == "array":
-        return _array_type(node, connect, name, skipped, inner)
-    if kind == "object":
-        return _object_type(node, connect, name, skipped, inner)
-    raise UnsupportedTypeError(f"Unsupported type: {kind}")
-
-
-def _array_type(
-    node: JsonNode,
-    connect: str | None,
-    name: Name,
-    skipped: Callable[[str], None],
-    within: tuple[int, ...],
-) -> SqlType:
-    items = node.child("items")
-    if items is None or items.accepts_everything:
-        raise UnsupportedTypeError("an array of anything")
-    if connect != "map":
-        return array(_sql_type(items, name, skipped, within))
-    entry = _one(items, within)
-    value = entry.get("properties", {}).get("value")
-    if value is None:
-        raise UnsupportedTypeError("a map without values")
-    return map_of(STRING, _sql_type(entry.at(value), name, skipped, within))
-
-
-def _object_type(
-    node: JsonNode,
-    connect: str | None,
-    name: Name,
-    skipped: Callable[[str], None],
-    within: tuple[int, ...],
-) -> SqlType:
-    values = node.child("additionalProperties")
-    if values is not None and not node.get("properties") and isinstance(values.raw, dict):
-        return map_of(STRING, _sql_type(values, name, skipped, within))
-    fields = _fields(node, name, skipped, within)
-    if not fields:
-        raise UnsupportedTypeError("an object without properties of a type that SQL has")
-    return SqlType(SqlBaseType.STRUCT, fields=tuple(fields))
-
-
-def _fields(
-    node: JsonNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
-) -> list[SqlField]:
+def _properties(node: JsonNode) -> Iterator[tuple[str, JsonNode]]:
     """In the order of `connect.index`, else as written."""
-    found: dict[str, SqlField] = {}
     written = list((node.get("properties") or {}).items())
     last = len(written)
     written.sort(key=lambda item: item[1].get("connect.index", last) if item[1] else last)
-    for written_name, raw in written:
-        try:
-            type_ = _sql_type(node.at(raw), name, skipped, (*within, id(node)))
-        except UnsupportedTypeError as error:
-            skipped(f"{written_name}: {error}")
-            continue
-        called = name(written_name)
-        if called in found:
-            skipped(f"{written_name}: there is a column {called} already")
-        else:
-            found[called] = SqlField(called, type_)
-    return list(found.values())
+    return ((name, node.at(raw)) for name, raw in written)
 
 
 def _decimal_type(node: JsonNode) -> SqlType:
     parameters = node.get("connect.parameters") or {}
-    scale = int(parameters.get("scale", 0))
     precision = int(parameters.get("connect.decimal.precision", DECIMAL_DIGITS_MAX))
-    if not 0 <= scale <= DECIMAL_DIGITS_MAX:
-        raise UnsupportedTypeError(f"a decimal with scale {scale}")
-    return decimal(max(min(precision, DECIMAL_DIGITS_MAX), scale, 1), scale)
+    return limited_decimal(precision, int(parameters.get("scale", 0)))
 
 
 MOMENTS: Final = {"Time": TIME, "Date": DATE, "Timestamp": TIMESTAMP}

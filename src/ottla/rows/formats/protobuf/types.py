@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from ottla.rows.formats.avro.types import Name, RecursiveSchemaError, UnsupportedTypeError
+from ottla.rows.formats.type_inference import (
+    Name,
+    RecursiveSchemaError,
+    TypeInference,
+    UnsupportedTypeError,
+    Within,
+)
 from ottla.rows.types import (
     BIGINT,
     BOOLEAN,
@@ -29,7 +35,6 @@ from ottla.rows.types import (
 DEFAULT_NAME: Final = "ConnectDefault"
 OPTIONAL: Final = "OPTIONAL"
 WRAPPER: Final = "WRAPPER"
-DECIMAL_DIGITS_MAX: Final = 38
 
 PLAIN: Final[dict[SqlBaseType, str]] = {
     SqlBaseType.BOOLEAN: "bool",
@@ -146,41 +151,25 @@ Decimals = Callable[[FieldDescriptor], tuple[int, int]]
 """Precision and scale of a field, from its options."""
 
 
-class TypeInference:
-    """`name` maps field names; `skipped` is called for a field that can't be a column."""
-
+class ProtobufTypeInference(TypeInference[Any]):
     def __init__(self, name: Name, skipped: Callable[[str], None], decimals: Decimals) -> None:
-        self._name = name
-        self._skipped = skipped
+        super().__init__(name, skipped)
         self._decimals = decimals
 
-    def fields(self, message: Any, within: tuple[str, ...] = ()) -> list[SqlField]:
+    def fields(self, message: Any, within: Within = ()) -> list[SqlField]:
         """Raises RecursiveSchemaError."""
-        if message.full_name in within:
-            raise RecursiveSchemaError(f"the message {message.full_name} is within itself")
-        found: dict[str, SqlField] = {}
-        for field in message.fields:
-            try:
-                type_ = self._field(field, (*within, message.full_name))
-            except UnsupportedTypeError as error:
-                self._skipped(f"{field.name}: {error}")
-                continue
-            called = self._name(field.name)
-            if called in found:
-                self._skipped(f"{field.name}: there is a column {called} already")
-            else:
-                found[called] = SqlField(called, type_)
-        return list(found.values())
+        return self.columns(*_fields(message, within))
 
-    def _field(self, field: Any, within: tuple[str, ...]) -> SqlType:
-        if field.is_repeated:
-            if is_map(field.message_type):
-                value = field.message_type.fields_by_name["value"]
+    def type(self, node: Any, within: Within = ()) -> SqlType:
+        """The type of a field."""
+        if node.is_repeated:
+            if is_map(node.message_type):
+                value = node.message_type.fields_by_name["value"]
                 return map_of(STRING, self._single(value, within))
-            return array(self._single(field, within))
-        return self._single(field, within)
+            return array(self._single(node, within))
+        return self._single(node, within)
 
-    def _single(self, field: Any, within: tuple[str, ...]) -> SqlType:
+    def _single(self, field: Any, within: Within) -> SqlType:
         if field.enum_type is not None:
             return STRING
         message = field.message_type
@@ -192,10 +181,13 @@ class TypeInference:
             return decimal(*self._decimals(field))
         if message.full_name in MOMENTS:
             return MOMENTS[message.full_name]
-        fields = self.fields(message, within)
-        if not fields:
-            raise UnsupportedTypeError(f"{message.full_name} has no field of a type that SQL has")
-        return SqlType(SqlBaseType.STRUCT, fields=tuple(fields))
+        return self.struct(message.full_name, *_fields(message, within))
+
+
+def _fields(message: Any, within: Within) -> tuple[list[tuple[str, Any]], Within]:
+    if message.full_name in within:
+        raise RecursiveSchemaError(f"the message {message.full_name} is within itself")
+    return [(field.name, field) for field in message.fields], (*within, message.full_name)
 
 
 def is_map(message: Descriptor | None) -> bool:
