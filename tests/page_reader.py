@@ -181,8 +181,8 @@ class PageReader:
     """One shell user in an empty folder; `ports` replaces addresses of the page."""
 
     def __init__(self, folder: Path, ports: dict[str, int], shell: dict[str, str]) -> None:
-        self._folder = folder
-        self._ports = ports
+        self.folder = folder
+        self.ports = ports
         self._servers: list[subprocess.Popen[bytes]] = []
         self._session: SqlSession | None = None
         self._environment = {
@@ -205,15 +205,15 @@ class PageReader:
             place = f"docs/{selection.page}:{part.line}"
             if isinstance(part, File) and part.name:
                 mode = "a" if part.is_added else "w"
-                with (self._folder / part.name).open(mode, encoding="utf-8") as file:
-                    file.write(self._local(part.text))
+                with (self.folder / part.name).open(mode, encoding="utf-8") as file:
+                    file.write(self.local(part.text))
                 continue
             if isinstance(part, File):
                 failed, printed = self.run(f"python -c {shlex.quote(part.text)}")
                 assert not failed, f"{place}: {printed}"
             elif isinstance(part, Statement):
                 assert self._session is not None, place
-                self._session.type(replace(part, text=self._local(part.text)), place)
+                self._session.type(replace(part, text=self.local(part.text)), place)
                 if part.text.startswith("SET "):
                     self._session.settings.append(part.text)
             else:
@@ -225,16 +225,16 @@ class PageReader:
     def _run_command(self, command: Command, place: str) -> None:
         if config := CONFIG.fullmatch(command.text):
             text = "\n".join(command.printed) + "\n"
-            (self._folder / config[1]).write_text(self._local(text), encoding="utf-8")
+            (self.folder / config[1]).write_text(self.local(text), encoding="utf-8")
         elif assigned := ASSIGNMENT.fullmatch(command.text):
-            self._environment[assigned[1]] = self._local(assigned[2])
+            self._environment[assigned[1]] = self.local(assigned[2])
         elif SERVER.match(command.text):
             self.run_server(command.text, command)
         elif FOREGROUND.fullmatch(command.text):
             settings = self._session.settings if self._session else []
             self._close_session()
-            words = shlex.split(self._local(command.text))
-            self._session = SqlSession(words, self._folder, self._environment, settings)
+            words = shlex.split(self.local(command.text))
+            self._session = SqlSession(words, self.folder, self._environment, settings)
         else:
             self._type(command, place)
 
@@ -245,12 +245,12 @@ class PageReader:
 
     def run(self, text: str) -> tuple[bool, str]:
         """Whether it fails, and what it prints."""
-        registry = rf"\1 --property schema.registry.url=http://localhost:{self._ports['8081']}"
+        registry = rf"\1 --property schema.registry.url=http://localhost:{self.ports['8081']}"
         asked = ASKS.match(text)
         text = re.sub(r"(kafka-avro-console-\w+)", registry, text)  # they have no variable for it
         ran = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", self._local(text)],
-            cwd=self._folder,
+            ["bash", "-e", "-o", "pipefail", "-c", self.local(text)],
+            cwd=self.folder,
             env=self._environment,
             input=f"{asked[1]}-secret\n" if asked else "",
             stdout=subprocess.PIPE,
@@ -266,7 +266,7 @@ class PageReader:
         deadline = time.monotonic() + START_S_MAX
         while True:
             failed, printed = self.run(command.text)
-            lacks = missing(command, printed, self._local)
+            lacks = missing(command, printed, self.local)
             if failed == command.fails and not lacks:
                 return
             waits = REPEATED.match(command.text) and time.monotonic() < deadline
@@ -277,12 +277,12 @@ class PageReader:
         """A server of the page: on ports of this test, and until the end of it."""
         kind = SERVER.match(text)
         assert kind is not None
-        words, wanted = self._server(kind[1] or kind[2], self._local(text))
-        log = self._folder / f"server-{len(self._servers)}.log"
+        words, wanted = self._server(kind[1] or kind[2], self.local(text))
+        log = self.folder / f"server-{len(self._servers)}.log"
         with log.open("wb") as output:
             server = subprocess.Popen(
                 words,
-                cwd=self._folder,
+                cwd=self.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -292,7 +292,7 @@ class PageReader:
         self._servers.append(server)
         deadline = time.monotonic() + START_S_MAX
         while not all(map(_listens, wanted)) or (
-            command and missing(command, log.read_text(encoding="utf-8"), self._local)
+            command and missing(command, log.read_text(encoding="utf-8"), self.local)
         ):
             assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
             assert server.poll() is None, log.read_text(encoding="utf-8")
@@ -301,7 +301,7 @@ class PageReader:
     def _server(self, kind: str, text: str) -> tuple[list[str], list[int]]:
         """Its words, and the ports where it listens."""
         if kind == "for n in":  # a loop of the shell that starts brokers
-            first = self._ports["9292"]
+            first = self.ports["9292"]
             text = text.replace("929$((n + 1))", f"$(({first - 1} + n))")
             return ["bash", "-c", f"{text}\nwait"], [first, first + 1, first + 2]
         command = text.replace("\\\n", " ").partition(" #")[0].strip().removesuffix("&").strip()
@@ -313,31 +313,31 @@ class PageReader:
             "sql-server": "8088",
             "cluster up": "9092",
         }
-        wanted = [self._ports[own[kind]]] if own.get(kind) in self._ports else []
+        wanted = [self.ports[own[kind]]] if own.get(kind) in self.ports else []
         if kind == "serve" and not named:
             command += f" --override listeners=PLAINTEXT://127.0.0.1:{wanted[0]}"
             if "--registry" in command:
-                (self._folder / "own.properties").write_text(
-                    f"listeners=http://127.0.0.1:{self._ports['8081']}\n", encoding="utf-8"
+                (self.folder / "own.properties").write_text(
+                    f"listeners=http://127.0.0.1:{self.ports['8081']}\n", encoding="utf-8"
                 )
                 command = command.replace("--registry", "--registry own.properties")
-                wanted.append(self._ports["8081"])
+                wanted.append(self.ports["8081"])
         elif kind == "registry" and not named:
-            command += f" -b localhost:{self._ports['9092']}"
+            command += f" -b localhost:{self.ports['9092']}"
             command += f" --override listeners=http://127.0.0.1:{wanted[0]}"
         elif kind == "connect worker" and not named:
-            command += f" -b localhost:{self._ports['9092']} --port {wanted[0]}"
+            command += f" -b localhost:{self.ports['9092']} --port {wanted[0]}"
         elif kind == "sql-server" and named:
-            wanted = [self._listener(self._folder / named[0])]
+            wanted = [self._listener(self.folder / named[0])]
         elif kind == "sql-server":
-            registry = f"http://127.0.0.1:{self._ports['8081']}"
-            worker = f"http://127.0.0.1:{self._ports['8083']}"
+            registry = f"http://127.0.0.1:{self.ports['8081']}"
+            worker = f"http://127.0.0.1:{self.ports['8083']}"
             command += f" --port {wanted[0]} --override ksql.schema.registry.url={registry}"
             command += f" --override ksql.connect.url={worker}"
         elif kind == "cluster up":
-            command += f" --port {wanted[0]} --zookeeper-port {self._ports['2181']} --brokers 5"
+            command += f" --port {wanted[0]} --zookeeper-port {self.ports['2181']} --brokers 5"
         elif named:
-            wanted = [self._listener(self._folder / named[0])]
+            wanted = [self._listener(self.folder / named[0])]
         wanted += [int(port) for port in re.findall(r"metrics\.port=(\d+)", command)]
         return shlex.split(command), wanted
 
@@ -348,11 +348,11 @@ class PageReader:
         (port,) = re.findall(r"^(?:listeners=.*:|clientPort=)(\d+)$", text, re.MULTILINE)
         return int(port)
 
-    def _local(self, text: str) -> str:
-        return self._with_our_ports(text.replace("/tmp/", f"{self._folder}/"))
+    def local(self, text: str) -> str:
+        return self._with_our_ports(text.replace("/tmp/", f"{self.folder}/"))
 
     def _with_our_ports(self, text: str) -> str:
-        for port, ours in self._ports.items():
+        for port, ours in self.ports.items():
             before = r"\blocalhost:|\b127\.0\.0\.1:|[pP]ort="
             text = re.sub(rf"({before}){port}\b", rf"\g<1>{ours}", text)
         return text
