@@ -21,7 +21,8 @@ from ottla.connect import config_providers
 from ottla.connect.errors import ConnectException
 from ottla.connect.run.connect_spark import connect_spark
 from ottla.connect.worker_config import WorkerConfig
-from ottla.connect.worker_process import bind_worker, log_to_terminal, until_signalled
+from ottla.connect.worker_process import bind_worker, log_to_terminal
+from ottla.rest.stop_event import stop_event
 
 log = logging.getLogger("ottla.connect")
 
@@ -31,21 +32,21 @@ def run_embedded_worker() -> int:
     requests, replies = _take_over(0, "r"), _take_over(1, "w")
     properties = json.loads(requests.readline())
     log_to_terminal(verbose=False)
-    with until_signalled() as stopping:
-        threading.Thread(target=_wait_for_end, args=(requests, stopping), daemon=True).start()
-        try:
-            spark = connect_spark(WorkerConfig(config_providers.resolve_worker_config(properties)))
-            worker = bind_worker(properties, False, spark)
-        except ConnectException as error:
-            _reply(replies, error=str(error))
-            return 1
-        try:
-            with worker:
-                _reply(replies, url=worker.local_url, listener=worker.listener)
-                stopping.wait()
-                log.info("Stopping the connectors; they resume from here at the next start")
-        finally:
-            spark.stop()
+    stopping = stop_event()
+    threading.Thread(target=_wait_for_end, args=(requests, stopping), daemon=True).start()
+    try:
+        spark = connect_spark(WorkerConfig(config_providers.resolve_worker_config(properties)))
+        worker = bind_worker(properties, False, spark)
+    except ConnectException as error:
+        _reply(replies, error=str(error))
+        return 1
+    try:
+        with worker:
+            _reply(replies, url=worker.local_url, listener=worker.listener)
+            stopping.wait()
+            log.info("Stopping the connectors; they resume from here at the next start")
+    finally:
+        spark.stop()
     return 0
 
 

@@ -20,9 +20,9 @@ from ottla.connect.run.connect_spark import connect_spark
 from ottla.connect.run.connect_worker import make_herder, runs_on
 from ottla.connect.run.worker_context import WorkerContext
 from ottla.connect.worker_config import WorkerConfig
-from ottla.connect.worker_process import until_signalled
 from ottla.errors import KafkaError
 from ottla.queries.spark_provider import SparkProvider
+from ottla.rest.stop_event import stop_event
 
 LOOK_S: Final = 0.5
 
@@ -35,7 +35,8 @@ def run_mirror_maker(properties: Mapping[str, str], near: Collection[str] = ()) 
     if not flows:
         raise ConfigException("No flow is enabled: `a->b.enabled = true` enables one.")
     spark = connect_spark(WorkerConfig(config_providers.resolve_worker_config(properties)))
-    with ExitStack() as running, until_signalled() as stopping:
+    stopping = stop_event()
+    with ExitStack() as running:
         running.callback(spark.stop)
         for flow in flows:
             herder = make_flow_herder(flow, spark)

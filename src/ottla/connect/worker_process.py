@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from rich.console import Console
@@ -27,8 +24,8 @@ from ottla.connect.run.connect_spark import connect_spark
 from ottla.connect.run.connect_worker import ConnectWorker
 from ottla.connect.worker_config import WorkerConfig
 from ottla.queries.spark_provider import SparkProvider
+from ottla.rest.stop_event import stop_event
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OFFSETS_FILE: Final = "offset.storage.file.filename"
 READY_LOOK_S: Final = 0.1
 
@@ -45,36 +42,23 @@ def run_worker_process(
         )
     spark = connect_spark(settings)
     wanted = [read_connector_file(path) for path in files]
-    with until_signalled() as stopping:
-        worker = bind_worker(properties, alone, spark)
-        banner = WorkerBanner(settings, worker.url, alone=alone)
-        banner.start()
-        try:
-            with worker:
-                code = _create_connectors(worker, wanted)
-                if code == 0:
-                    threading.Thread(
-                        target=_show_ready, args=(worker, banner, stopping), daemon=True
-                    ).start()
-                    stopping.wait()
-                banner.stopping()
-        finally:
-            spark.stop()
-        banner.stopped()
+    stopping = stop_event()
+    worker = bind_worker(properties, alone, spark)
+    banner = WorkerBanner(settings, worker.url, alone=alone)
+    banner.start()
+    try:
+        with worker:
+            code = _create_connectors(worker, wanted)
+            if code == 0:
+                threading.Thread(
+                    target=_show_ready, args=(worker, banner, stopping), daemon=True
+                ).start()
+                stopping.wait()
+            banner.stopping()
+    finally:
+        spark.stop()
+    banner.stopped()
     return code
-
-
-@contextmanager
-def until_signalled() -> Iterator[threading.Event]:
-    """An event that is set when a signal asks this process to end."""
-    stopping = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopping.set()
-
-    for signal_number in SIGNALS:
-        signal.signal(signal_number, stop)
-    yield stopping
 
 
 def log_to_terminal(verbose: bool) -> None:

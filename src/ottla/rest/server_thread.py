@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
-from types import TracebackType
 from typing import Self
 
 from ottla.rest.listening_socket import listening_socket, url_of
@@ -56,12 +55,7 @@ class ServerThread:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _serve(self) -> None:

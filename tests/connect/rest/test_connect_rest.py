@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from workers import Answer, Stage, ask, until, worker
 
-from ottla.connect.rest.requests import THREADS_MAX
+from ottla.connect.rest.app import THREADS_MAX
 from ottla.connect.run.connect_worker import ConnectWorker
 from ottla.testing import LocalCluster
 

@@ -16,8 +16,7 @@ from ottla.sql.engine import engine as engine_module
 from ottla.sql.engine.command_topic import Command, CommandTopic
 from ottla.sql.engine.engine import Engine
 from ottla.sql.ksql_config import KsqlConfig
-from ottla.sql.server.app import make_app
-from ottla.sql.server.requests import THREADS_MAX
+from ottla.sql.server.app import THREADS_MAX, make_app
 from ottla.testing import LocalCluster
 
 ORDERS = (

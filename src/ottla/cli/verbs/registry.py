@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import time
 from typing import Annotated, Final
 
@@ -52,6 +50,7 @@ def registry(
     from dataclasses import replace
 
     from ottla.registry.settings import settings_of
+    from ottla.rest.stop_event import stop_event
 
     started_at = time.perf_counter()
     config = dict(read_properties(properties)) | dict(_property(pair) for pair in override)
@@ -62,9 +61,7 @@ def registry(
         settings, host=host or settings.host, port=settings.port if port < 0 else port
     )
     _log()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_event()
     try:
         server = settings.server()
     except OSError as error:

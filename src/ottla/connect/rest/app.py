@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from starlette.applications import Starlette
@@ -27,29 +27,24 @@ from ottla.connect.herder.rest_exceptions import (
     not_found,
 )
 from ottla.connect.loggers import LEVELS, Loggers
+from ottla.connect.plugin_catalog import PluginCatalog
 from ottla.connect.rest.forwarding import forward
 from ottla.connect.rest.requests import (
-    RestRequestThreads,
-    body_of,
     check_json,
     empty,
     error_response,
     json_response,
     object_of,
     texts_of,
+    too_large,
 )
 from ottla.connect.run.connector_status import TargetState
+from ottla.rest.blocking_calls import BlockingCallPool
+from ottla.rest.request_body import request_body
 
 COMMIT: Final = "unknown"  # as Kafka answers without version information
 CLUSTER: Final = "cluster"
-
-
-class PluginsService(Protocol):
-    def all(self, *, connectors_only: bool) -> list[dict[str, Any]]: ...
-
-    def config(self, name: str) -> list[dict[str, Any]]: ...
-
-    def validate(self, config: Mapping[str, str]) -> dict[str, Any]: ...
+THREADS_MAX: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +53,7 @@ class RestServices:
 
     views: ConnectorViews
     requests: ConnectorRequests
-    plugins: PluginsService
+    plugins: PluginCatalog
     loggers: Loggers
     cluster_id: Callable[[], str]
     ready: Callable[[], bool]
@@ -81,7 +76,7 @@ def add_routes(app: Starlette, services: RestServices, *, admin: bool = True) ->
     """`admin`: whether to serve /admin."""
     connectors, around = _ConnectorsResource(services), _WorkerResource(services)
     served = _ThreadedRoutes(services.tls)
-    changes, others = RestRequestThreads(), RestRequestThreads()
+    changes, others = (BlockingCallPool("ottla-connect-rest", THREADS_MAX) for _ in range(2))
     app.router.routes += [
         *served.routes(connectors.table(), others, changes=changes),
         *served.routes(around.table(), others),
@@ -103,9 +98,9 @@ class _ThreadedRoutes:
     def routes(
         self,
         table: Mapping[str, Mapping[str, Work]],
-        threads: RestRequestThreads | None = None,
+        threads: BlockingCallPool | None = None,
         *,
-        changes: RestRequestThreads | None = None,
+        changes: BlockingCallPool | None = None,
     ) -> list[Route]:
         """`changes`: for all methods but GET. A trailing slash is ignored."""
         return [
@@ -119,11 +114,11 @@ class _ThreadedRoutes:
             for route in ((path, f"{path}/") if path != "/" else (path,))
         ]
 
-    def _endpoint(self, work: Work, threads: RestRequestThreads | None) -> Endpoint:
+    def _endpoint(self, work: Work, threads: BlockingCallPool | None) -> Endpoint:
         async def answered(request: Request) -> Response:
             try:
                 check_json(request)
-                body = await body_of(request)
+                body = await request_body(request, too_large)
                 if threads is None:
                     return work(request, body)
                 return await threads.run(_handle, work, request, body, self._tls)

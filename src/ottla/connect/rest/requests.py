@@ -1,13 +1,10 @@
-"""Request bodies with a size limit, and errors in Kafka Connect's JSON."""
+"""Request bodies, and responses and errors in Kafka Connect's JSON."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,22 +13,9 @@ from ottla.connect.errors import ConnectException
 from ottla.connect.herder.rest_exceptions import ConnectRestException, bad_request
 from ottla.errors import KafkaError
 
-BODY_BYTES_MAX: Final = 8 << 20
-THREADS_MAX: Final = 32
 JSON: Final = "application/json"
 
 log = logging.getLogger("ottla.connect")
-_T = TypeVar("_T")
-
-
-class RestRequestThreads:
-    """A pool for handlers, which wait for brokers and workers and must not block the loop."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="ottla-connect-rest")
-
-    async def run(self, work: Callable[..., _T], *arguments: Any) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
 
 
 def check_json(request: Request) -> None:
@@ -41,15 +25,8 @@ def check_json(request: Request) -> None:
         raise ConnectRestException(415, "HTTP 415 Unsupported Media Type")
 
 
-async def body_of(request: Request) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > BODY_BYTES_MAX:
-            raise ConnectRestException(413, f"The request has more than {BODY_BYTES_MAX} bytes.")
-        chunks.append(chunk)
-    return b"".join(chunks)
+def too_large(message: str) -> ConnectRestException:
+    return ConnectRestException(413, message)
 
 
 def object_of(data: bytes) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from starlette.applications import Starlette
@@ -46,6 +45,7 @@ from ottla.errors import KafkaError
 from ottla.queries.supervisor import Supervisor
 from ottla.rest.guard import RestGuard
 from ottla.rest.hypercorn_server import HypercornServer
+from ottla.rest.listening_socket import url_of
 from ottla.rest.settings import CONNECT_REALM, AccessSettings, access_of, warn_if_open
 
 if TYPE_CHECKING:
@@ -182,16 +182,14 @@ class ConnectWorker:
     @property
     def local_url(self) -> str:
         """For callers on this machine, where the advertised address may not be reachable."""
-        host = self.settings.listener[0]
-        shown = "localhost" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
-        return f"{self.settings.scheme}://{shown}:{self._serving.port}"
+        host = self._serving.host
+        shown = "localhost" if host in EVERYWHERE else host
+        return url_of(shown, self._serving.port, secure=self.settings.scheme == "https")
 
     @property
     def listener(self) -> str:
         """The listener, with its actual port."""
-        host = self.settings.listener[0]
-        shown = f"[{host}]" if ":" in host else host
-        return f"{self.settings.scheme}://{shown}:{self._serving.port}"
+        return self._serving.url
 
     def start(self) -> Self:
         self._serving.start()
@@ -205,12 +203,7 @@ class ConnectWorker:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _add_routes(self, app: Starlette, plugins: PluginCatalog, loggers: Loggers) -> None:

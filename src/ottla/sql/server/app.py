@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket
 
 import ottla
 from ottla.errors import KafkaError
+from ottla.rest.blocking_calls import BlockingCallPool
 from ottla.rest.guard import caller_of
 from ottla.rows.errors import SqlCode, SqlError
 from ottla.rows.types import quoted
@@ -28,16 +29,10 @@ from ottla.sql.ksql_config import PUSH_QUERIES_MAX, check_property
 from ottla.sql.server.access import check_statements
 from ottla.sql.server.inserts import inserts_stream
 from ottla.sql.server.query_streams import QueryStreams, old_query, query_stream, websocket_query
-from ottla.sql.server.requests import (
-    BlockingCallPool,
-    error_response,
-    json_object,
-    json_response,
-    mapping_in,
-    request_body,
-    text_in,
-)
+from ottla.sql.server.requests import error_response, json_body, json_response, mapping_in, text_in
 
+THREAD_NAME: Final = "ottla-sql-rest"
+THREADS_MAX: Final = 64
 STATUS_THREADS_MAX: Final = 2
 CLUSTER_ID_S: Final = 60.0  # how long the cluster id is cached
 HEADLESS: Final = (
@@ -56,9 +51,9 @@ class _Server:
     def __init__(self, engine: Engine, headless: bool) -> None:
         self._engine = engine
         self._headless = headless
-        self._threads = BlockingCallPool()
+        self._threads = BlockingCallPool(THREAD_NAME, THREADS_MAX)
         # Statements may wait for long, and /info and /healthcheck must get through meanwhile.
-        self._status_threads = BlockingCallPool(STATUS_THREADS_MAX)
+        self._status_threads = BlockingCallPool(THREAD_NAME, STATUS_THREADS_MAX)
         limit = int(engine.settings.get(PUSH_QUERIES_MAX))
         self._streams = QueryStreams(engine, self._threads, limit)
         self._cluster_id = ("", 0.0)
@@ -107,7 +102,7 @@ class _Server:
     # Statements and rows
 
     async def _ksql(self, request: Request) -> Response:
-        fields = json_object(await request_body(request))
+        fields = await json_body(request)
         text = text_in(fields, "ksql", "sql")
         after = fields.get("commandSequenceNumber")
 
@@ -141,7 +136,7 @@ class _Server:
         await websocket_query(socket, self._streams, self._threads)
 
     async def _close_query(self, request: Request) -> Response:
-        query_id = text_in(json_object(await request_body(request)), "queryId")
+        query_id = text_in(await json_body(request), "queryId")
         if not await self._threads.run(self._engine.close_query, query_id):
             raise SqlError(
                 f"No query with id {query_id}",
@@ -152,7 +147,7 @@ class _Server:
 
     async def _terminate(self, request: Request) -> Response:
         """Terminate all queries, drop all sources, and delete the topics that the request names."""
-        fields = json_object(await request_body(request) or b"{}")
+        fields = await json_body(request, b"{}")
         names = [str(pattern) for pattern in fields.get("deleteTopicList") or ()]
         number = await self._threads.run(_terminate_all, self._engine, names)
         status = current_status(

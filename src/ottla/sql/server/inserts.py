@@ -8,16 +8,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ottla.rest.blocking_calls import BlockingCallPool
 from ottla.rows.errors import SqlCode, SqlError
 from ottla.sql.engine.engine import Engine
-from ottla.sql.server.requests import (
-    DELIMITED,
-    JSON,
-    BlockingCallPool,
-    as_sql_error,
-    json_object,
-    text_in,
-)
+from ottla.sql.server.requests import DELIMITED, JSON, as_sql_error, json_object, text_in
 from ottla.sql.server.row_json import dumps
 from ottla.sql.server.stream_response import StreamResponse
 

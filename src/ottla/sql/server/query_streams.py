@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ottla.rest.blocking_calls import BlockingCallPool
 from ottla.rows.errors import SqlCode, SqlError
 from ottla.sql.engine.engine import Engine
 from ottla.sql.engine.entities import error_entity
@@ -23,11 +24,10 @@ from ottla.sql.server.requests import (
     JSON,
     KSQL_JSON,
     PROTOBUF,
-    BlockingCallPool,
     as_sql_error,
+    json_body,
     json_object,
     mapping_in,
-    request_body,
     text_in,
 )
 from ottla.sql.server.row_json import dumps
@@ -159,7 +159,7 @@ def _text() -> QueryStreamResponseWriter:
 
 
 async def query_stream(request: Request, streams: QueryStreams) -> Response:
-    fields = json_object(await request_body(request))
+    fields = await json_body(request)
     answer = await streams.open(
         text_in(fields, "sql", "ksql"),
         mapping_in(fields, "properties", "streamsProperties"),
@@ -177,7 +177,7 @@ async def query_stream(request: Request, streams: QueryStreams) -> Response:
 
 
 async def old_query(request: Request, streams: QueryStreams) -> Response:
-    fields = json_object(await request_body(request))
+    fields = await json_body(request)
     answer = await streams.open(
         text_in(fields, "ksql", "sql"),
         mapping_in(fields, "streamsProperties", "properties"),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import orjson
 from starlette.requests import Request
@@ -14,12 +11,10 @@ from starlette.responses import Response
 
 from ottla.client.permissions import AUTHORIZATION
 from ottla.errors import KafkaError
+from ottla.rest.request_body import request_body
 from ottla.rows.errors import SqlCode, SqlError
 from ottla.sql.engine.entities import error_entity
 from ottla.sql.server.row_json import dumps
-
-BODY_BYTES_MAX: Final = 8 << 20
-THREADS_MAX: Final = 64
 
 JSON: Final = "application/json"
 KSQL_JSON: Final = "application/vnd.ksql.v1+json"
@@ -27,36 +22,17 @@ PROTOBUF: Final = "application/vnd.ksqlapi.protobuf.v1"
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 
 log = logging.getLogger("ottla.sql")
-_T = TypeVar("_T")
 
 
-class BlockingCallPool:
-    """Threads for all work that waits for Spark or the broker, which must not block the event
-    loop."""
-
-    def __init__(self, threads_max: int = THREADS_MAX) -> None:
-        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="ottla-sql-rest")
-
-    async def run(self, work: Callable[..., _T], *arguments: Any) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+async def json_body(request: Request, empty: bytes = b"") -> dict[str, Any]:
+    """The body as a JSON object; `empty` stands for an empty one."""
+    return json_object(await request_body(request, _too_large) or empty)
 
 
-async def request_body(request: Request) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > BODY_BYTES_MAX:
-            raise SqlError(
-                f"The request has more than {BODY_BYTES_MAX} bytes.",
-                remedy="Send the statements in several requests.",
-                code=SqlCode.BAD_REQUEST,
-            )
-        chunks.append(chunk)
-    return b"".join(chunks)
+def _too_large(message: str) -> SqlError:
+    return SqlError(
+        message, remedy="Send the statements in several requests.", code=SqlCode.BAD_REQUEST
+    )
 
 
 def json_object(data: bytes) -> dict[str, Any]:

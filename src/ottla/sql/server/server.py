@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from ottla.rest.hypercorn_server import HypercornServer
+from ottla.rest.stop_event import stop_event
 from ottla.rows.errors import SqlError
 from ottla.sql.engine.engine import Engine
 from ottla.sql.ksql_config import CONNECT_WORKER, KsqlConfig
@@ -20,8 +19,6 @@ from ottla.sql.server.app import make_app
 from ottla.sql.server.banner import ServerBanner
 from ottla.sql.server.connect_worker import EmbeddedConnectWorker
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
 LOOK_S: Final = 0.5
 
 log = logging.getLogger("ottla.sql")
@@ -29,13 +26,7 @@ log = logging.getLogger("ottla.sql")
 
 def run_server(settings: KsqlConfig, *, host: str, port: int, queries_file: Path | None) -> int:
     """The exit code: 0 after a clean stop, 1 if the queries file can't be executed."""
-    stopping = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopping.set()
-
-    for signal_number in SIGNALS:
-        signal.signal(signal_number, stop)
+    stopping = stop_event()
     if not settings.get(CONNECT_WORKER):
         return _serve(settings, host, port, queries_file, stopping)
     beside = EmbeddedConnectWorker(settings)
