@@ -15,7 +15,7 @@ from ottla.connect.converters.avro import AvroConverter
 from ottla.connect.converters.json import JsonConverter
 from ottla.connect.errors import ConnectException
 from ottla.connect.plugins import CLASSES, Plugin, Plugins, PluginType
-from ottla.connect.transforms.insert_field import InsertFieldValue
+from ottla.connect.transforms.insert_field import InsertField
 
 MODULE = """
 from ottla.connect.api import SourceConnector
@@ -128,7 +128,7 @@ def test_plugins_are_found_by_kafkas_names_and_ours() -> None:
     for name in ("io.confluent.connect.avro.AvroConverter", "AvroConverter", "Avro"):
         assert plugins.find(name, PluginType.CONVERTER).load() is AvroConverter
     for name in ("org.apache.kafka.connect.transforms.InsertField$Value", "InsertField$Value"):
-        assert plugins.find(name).load() is InsertFieldValue
+        assert plugins.find(name).load() is InsertField
     assert len(plugins.all(PluginType.TRANSFORM)) == 26
     assert len(plugins.all(PluginType.PREDICATE)) == 3
     assert len(plugins.all(PluginType.CONVERTER)) == 12

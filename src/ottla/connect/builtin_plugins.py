@@ -69,7 +69,7 @@ def _converters() -> list[Plugin]:
     ]
 
 
-# Transform -> module. Those in the first table have a class for keys and one for values.
+# Transform -> module. Those in the first table work on values, and their subclasses on keys.
 KEY_OR_VALUE_TRANSFORMS: Final = {
     "Cast": "cast",
     "ExtractField": "extract_field",
@@ -96,8 +96,8 @@ PREDICATES: Final = ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
 def _transforms() -> list[Plugin]:
     targets = {name: f"{module}:{name}" for name, module in RECORD_TRANSFORMS.items()}
     for name, module in KEY_OR_VALUE_TRANSFORMS.items():
-        for half in ("Key", "Value"):
-            targets[f"{name}${half}"] = f"{module}:{name}{half}"
+        targets[f"{name}$Key"] = f"{module}:{name}Key"
+        targets[f"{name}$Value"] = f"{module}:{name}"
     return [
         Plugin(PluginType.TRANSFORM, f"{KAFKA}.transforms.{name}", f"{PACKAGE}.transforms.{target}")
         for name, target in sorted(targets.items())

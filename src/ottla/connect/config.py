@@ -100,7 +100,6 @@ class ConfigKey:
     dependents: tuple[str, ...] = ()
     validator: Validator | None = None
     recommender: Recommender | None = None
-    internal: bool = False
 
     def info(self, prefix: str = "") -> dict[str, Any]:
         """The `definition` of REST's answer."""
@@ -142,12 +141,17 @@ class ConfigValue:
         }
 
 
+Problems = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
+"""Names of settings and messages, from the values of all settings."""
+
+
 class ConfigDef:
     """Settings by name, in the order they were defined."""
 
     def __init__(self, other: ConfigDef | None = None) -> None:
         self.keys: dict[str, ConfigKey] = dict(other.keys) if other is not None else {}
         self.groups: list[str] = list(other.groups) if other is not None else []
+        self.problems: Problems = other.problems if other is not None else lambda values: ()
 
     def define(
         self,
@@ -164,14 +168,13 @@ class ConfigDef:
         dependents: Iterable[str] = (),
         validator: Validator | None = None,
         recommender: Recommender | None = None,
-        internal: bool = False,
     ) -> ConfigDef:
         if default is not NO_DEFAULT:
             default = parse_type(name, default, type)
         shown = name if display_name is None else display_name
         return self.add(
             ConfigKey(name, type, default, importance, doc, group, order, width, shown,
-                      tuple(dependents), validator, recommender, internal)
+                      tuple(dependents), validator, recommender)
         )  # fmt: skip
 
     def add(self, key: ConfigKey) -> ConfigDef:
@@ -180,6 +183,11 @@ class ConfigDef:
         if key.group is not None and key.group not in self.groups:
             self.groups.append(key.group)
         self.keys[key.name] = key
+        return self
+
+    def check(self, problems: Problems) -> ConfigDef:
+        """Adds `problems`: errors between settings that are valid by themselves."""
+        self.problems = problems
         return self
 
     def embed(self, prefix: str, group: str, order: int, other: ConfigDef) -> ConfigDef:
@@ -218,7 +226,10 @@ class ConfigDef:
 
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Typed values of all settings; raises ConfigException at the first error."""
-        return {key.name: _parsed(key, props) for key in self.keys.values()}
+        values = {key.name: _parsed(key, props) for key in self.keys.values()}
+        for name, text in self.problems(values):
+            raise ConfigException(f"{name}: {text}")
+        return values
 
     def validate(self, props: Mapping[str, Any]) -> list[ConfigValue]:
         """Every setting with all its errors and recommended values."""
@@ -232,16 +243,7 @@ class ConfigDef:
         for name in self._undefined_dependents():
             message = f"{name} is referred in the dependents, but not defined."
             values[name] = ConfigValue(name, errors=[message], visible=False)
-        return values
-
-    def validate_with(
-        self,
-        props: Mapping[str, Any],
-        problems: Callable[[dict[str, Any]], Iterable[tuple[str, str]]],
-    ) -> dict[str, ConfigValue]:
-        """`validate_all`, plus `problems` between settings: pairs of name and message."""
-        values = self.validate_all(props)
-        for name, text in problems({value.name: value.value for value in values.values()}):
+        for name, text in self.problems(parsed):
             values[name].errors.append(text)
         return values
 

@@ -6,28 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.connect.config import ConfigDef, ConfigType
+from ottla.connect.configurable import Configurable
 from ottla.connect.data import ConnectRecord
 from ottla.connect.validators import every, non_empty_string, regex
 from ottla.rows.java.regular_expressions import compile_regular_expression
 
 
-class Predicate:
-    """`configure` first, then `test` for each record."""
-
-    def version(self) -> str:
-        return "undefined"
-
-    def config_def(self) -> ConfigDef:
-        return ConfigDef()
-
-    def configure(self, props: Mapping[str, Any]) -> None:
-        pass
+class Predicate(Configurable):
+    """`test` is called for each record."""
 
     def test(self, record: ConnectRecord) -> bool:
         raise NotImplementedError
-
-    def close(self) -> None:
-        pass
 
 
 class HasHeaderKey(Predicate):

@@ -10,6 +10,7 @@ from ottla.client.record import TopicPartition
 from ottla.connect import standard_streams
 from ottla.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
 from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.connectors.builtin_connector import BuiltinConnector
 from ottla.connect.data import SinkRecord
 from ottla.connect.errors import ConnectException
 from ottla.rows.java.text import java_text
@@ -22,19 +23,8 @@ CONFIG: Final = ConfigDef().define(
 )
 
 
-class FileStreamSinkConnector(SinkConnector):
-    def version(self) -> str:
-        return "1.0"
-
-    def config_def(self) -> ConfigDef:
-        return CONFIG
-
-    def start(self, props: Props) -> None:
-        CONFIG.parse(props)
-        self._props = dict(props)
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [self._props] * max_tasks
+class FileStreamSinkConnector(BuiltinConnector, SinkConnector):
+    config = CONFIG
 
     def alter_offsets(self, props: Props, offsets: Mapping[TopicPartition, int | None]) -> bool:
         """Any offset is valid: lines are appended, and no position is kept."""

@@ -23,6 +23,7 @@ from ottla.connect.api import (
     SourceTaskContext,
 )
 from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.connectors.builtin_connector import BuiltinConnector
 from ottla.connect.data import STRING_SCHEMA, SourceRecord
 from ottla.connect.errors import ConnectException
 from ottla.connect.validators import at_least, non_empty_string
@@ -54,16 +55,8 @@ CONFIG: Final = (
 )
 
 
-class FileStreamSourceConnector(SourceConnector):
-    def version(self) -> str:
-        return "1.0"
-
-    def config_def(self) -> ConfigDef:
-        return CONFIG
-
-    def start(self, props: Props) -> None:
-        CONFIG.parse(props)
-        self._props = dict(props)
+class FileStreamSourceConnector(BuiltinConnector, SourceConnector):
+    config = CONFIG
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         return [self._props]

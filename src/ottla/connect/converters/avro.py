@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.config import ConfigDef
 from ottla.connect.converters.anything import anything_decoded, anything_encoded
 from ottla.connect.converters.avro_binary import AvroBinary
 from ottla.connect.converters.avro_decoders import AvroDecoders, plain_default
@@ -13,17 +13,13 @@ from ottla.connect.converters.avro_encoders import AvroEncoders
 from ottla.connect.converters.avro_from_connect import avro_text
 from ottla.connect.converters.avro_settings import ANYTHING, AvroSettings
 from ottla.connect.converters.connect_from_avro import ConnectFromAvro
-from ottla.connect.converters.registry_converter import (
-    Encode,
-    Read,
-    RegistryConverter,
-    SchemaText,
-)
+from ottla.connect.converters.registry_config import define_flags, flags_of
+from ottla.connect.converters.registry_converter import Encode, Read, RegistryConverter, SchemaText
 from ottla.connect.data import Schema
 from ottla.schemas.avro.node import AvroNode
 from ottla.schemas.schema_types import ParsedSchema
 
-SETTINGS = {
+FLAGS = {
     "enhanced.avro.schema.support": (
         "enhanced",
         "Whether enums stay enums, and the fields of unions have full names.",
@@ -57,15 +53,10 @@ class AvroConverter(RegistryConverter):
     language: ClassVar[str] = "Avro"
 
     def language_config(self, config: ConfigDef) -> ConfigDef:
-        for setting, (part, doc) in SETTINGS.items():
-            default = AvroSettings._field_defaults[part]
-            config.define(setting, ConfigType.BOOLEAN, default, Importance.MEDIUM, doc)
-        return config
+        return define_flags(config, FLAGS, AvroSettings._field_defaults)
 
     def set_up(self, settings: Mapping[str, Any]) -> None:
-        self._settings = AvroSettings(
-            **{part: settings[setting] for setting, (part, _) in SETTINGS.items()}
-        )
+        self._settings = AvroSettings(**flags_of(settings, FLAGS))
 
     def schema_text(self, schema: Schema | None) -> SchemaText:
         return SchemaText(*avro_text(schema, self._settings))

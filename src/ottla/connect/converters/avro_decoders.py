@@ -9,12 +9,7 @@ from ottla.connect.converters.avro_binary import AvroBinary
 from ottla.connect.converters.avro_settings import AvroSettings, is_union
 from ottla.connect.converters.connect_from_avro import branch_field
 from ottla.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Struct, Type
-from ottla.connect.logical_types import (
-    decimal_from_bytes,
-    from_days,
-    from_millis,
-    from_time_millis,
-)
+from ottla.connect.logical_types import decimal_from_bytes, from_days, from_millis, from_time_millis
 from ottla.connect.schema import LOGICAL_TYPES
 from ottla.rows.java.text import float32
 from ottla.schemas.avro.node import AvroNode

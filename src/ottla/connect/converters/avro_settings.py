@@ -6,11 +6,7 @@ import re
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus
 
-from ottla.connect.converters.sum_types import (
-    SUM_TYPE_ENUM,
-    enum_parameter_of,
-    is_union_of,
-)
+from ottla.connect.converters.sum_types import SUM_TYPE_ENUM, enum_parameter_of, is_union_of
 from ottla.connect.data import Schema, Type
 
 NAMESPACE: Final = "io.confluent.connect.avro"

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.client.serde import (
-    BOOLEAN,
-    SerializationError,
-)
+from ottla.client.serde import BOOLEAN, SerializationError
 from ottla.connect.converters.converter import Converter, SchemaAndValue
-from ottla.connect.data import (
-    OPTIONAL_BOOLEAN_SCHEMA,
-    Schema,
-    Type,
-)
+from ottla.connect.data import OPTIONAL_BOOLEAN_SCHEMA, Schema, Type
 from ottla.connect.errors import DataException
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.connect.converters.converter import Converter, SchemaAndValue
-from ottla.connect.data import (
-    OPTIONAL_BYTES_SCHEMA,
-    Schema,
-    Type,
-)
+from ottla.connect.data import OPTIONAL_BYTES_SCHEMA, Schema, Type
 from ottla.connect.errors import DataException
 
 

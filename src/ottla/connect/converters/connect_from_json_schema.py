@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.connect.converters.json_schema_settings import (
-    NULL_SYMBOL,
-    ONE_OF,
-    JsonSchemaSettings,
-)
+from ottla.connect.converters.json_schema_settings import NULL_SYMBOL, ONE_OF, JsonSchemaSettings
 from ottla.connect.converters.sum_types import SUM_TYPE_FIELD, SUM_TYPE_UNION
 from ottla.connect.data import STRING_SCHEMA, Schema, Type
 from ottla.connect.errors import DataException

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.configurable import Configurable
 from ottla.connect.data import Schema
 from ottla.connect.validators import one_of
 
@@ -24,14 +24,8 @@ def converter_config() -> ConfigDef:
     )
 
 
-class HeaderConverter:
+class HeaderConverter(Configurable):
     """Header values <-> bytes."""
-
-    def config_def(self) -> ConfigDef:
-        return ConfigDef()
-
-    def configure(self, props: Mapping[str, Any]) -> None:
-        pass
 
     def from_connect_header(
         self, topic: str, name: str, schema: Schema | None, value: Any
@@ -40,12 +34,6 @@ class HeaderConverter:
 
     def to_connect_header(self, topic: str, name: str, data: bytes | None) -> SchemaAndValue:
         raise NotImplementedError
-
-    def version(self) -> str:
-        return "undefined"
-
-    def close(self) -> None:
-        pass
 
 
 class Converter(HeaderConverter):

@@ -10,12 +10,7 @@ from typing import Any, Final
 import orjson
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance, Width
-from ottla.connect.converters.converter import (
-    NULL,
-    Converter,
-    SchemaAndValue,
-    converter_config,
-)
+from ottla.connect.converters.converter import NULL, Converter, SchemaAndValue, converter_config
 from ottla.connect.converters.json_decoders import Decoder, JsonDecoders, decimals_in
 from ottla.connect.converters.json_encoders import (
     Encoder,

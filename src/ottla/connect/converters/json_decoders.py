@@ -14,12 +14,7 @@ from typing import Any, Final
 
 from ottla.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Struct, Type
 from ottla.connect.errors import DataException
-from ottla.connect.logical_types import (
-    decimal_from_bytes,
-    from_days,
-    from_millis,
-    from_time_millis,
-)
+from ottla.connect.logical_types import decimal_from_bytes, from_days, from_millis, from_time_millis
 from ottla.connect.schema import LOGICAL_TYPES, validate_value
 from ottla.rows.java.text import float32
 

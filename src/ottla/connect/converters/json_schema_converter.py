@@ -13,18 +13,14 @@ from ottla.connect.converters.json_schema_decoders import JsonSchemaDecoders
 from ottla.connect.converters.json_schema_encoders import JsonSchemaEncoders
 from ottla.connect.converters.json_schema_from_connect import JsonSchemaFromConnect
 from ottla.connect.converters.json_schema_settings import JsonSchemaSettings
-from ottla.connect.converters.registry_converter import (
-    Encode,
-    Read,
-    RegistryConverter,
-    SchemaText,
-)
+from ottla.connect.converters.registry_config import define_flags, flags_of
+from ottla.connect.converters.registry_converter import Encode, Read, RegistryConverter, SchemaText
 from ottla.connect.data import Schema
 from ottla.connect.validators import one_of_any_case
 from ottla.schemas.json_text import write_json
 from ottla.schemas.schema_types import ParsedSchema
 
-SETTINGS = {
+FLAGS = {
     "object.additional.properties": (
         "additional_properties",
         "Whether objects may have properties that their schema does not declare.",
@@ -53,10 +49,7 @@ class JsonSchemaConverter(RegistryConverter):
     language: ClassVar[str] = "JSON"
 
     def language_config(self, config: ConfigDef) -> ConfigDef:
-        for setting, (part, doc) in SETTINGS.items():
-            default = JsonSchemaSettings._field_defaults[part]
-            config.define(setting, ConfigType.BOOLEAN, default, Importance.MEDIUM, doc)
-        return config.define(
+        return define_flags(config, FLAGS, JsonSchemaSettings._field_defaults).define(
             "decimal.format",
             ConfigType.STRING,
             "BASE64",
@@ -68,7 +61,7 @@ class JsonSchemaConverter(RegistryConverter):
     def set_up(self, settings: Mapping[str, Any]) -> None:
         self._settings = JsonSchemaSettings(
             numeric_decimals=settings["decimal.format"].upper() == "NUMERIC",
-            **{part: settings[setting] for setting, (part, _) in SETTINGS.items()},
+            **flags_of(settings, FLAGS),
         )
         with_defaults = not self._settings.ignore_defaults
         self._encoders = JsonSchemaEncoders(self._settings.numeric_decimals, with_defaults)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ottla.connect.converters.sum_types import (
-    enum_parameter_of,
-    is_union_of,
-)
+from ottla.connect.converters.sum_types import enum_parameter_of, is_union_of
 from ottla.connect.data import Schema, Type
 
 NAMESPACE: Final = "io.confluent.connect.json"

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ottla.client.serde import (
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    Serde,
-    SerializationError,
-)
+from ottla.client.serde import DOUBLE, FLOAT, INTEGER, LONG, SHORT, Serde, SerializationError
 from ottla.connect.converters.converter import Converter, SchemaAndValue
 from ottla.connect.data import (
     OPTIONAL_FLOAT32_SCHEMA,

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.config import ConfigDef
 from ottla.connect.converters.connect_from_protobuf import ConnectFromProtobuf
 from ottla.connect.converters.protobuf_decoders import ProtobufDecoders
 from ottla.connect.converters.protobuf_encoders import ProtobufEncoders
 from ottla.connect.converters.protobuf_from_connect import protobuf_text
 from ottla.connect.converters.protobuf_settings import ProtobufSettings
-from ottla.connect.converters.registry_converter import (
-    Encode,
-    Read,
-    RegistryConverter,
-    SchemaText,
-)
+from ottla.connect.converters.registry_config import define_flags, flags_of
+from ottla.connect.converters.registry_converter import Encode, Read, RegistryConverter, SchemaText
 from ottla.connect.data import Schema
 from ottla.connect.errors import DataException
 from ottla.schemas.framing import indexes_bytes, read_indexes
 from ottla.schemas.protobuf.message_types import MessageTypes, message_indexes, message_name
 from ottla.schemas.schema_types import ParsedSchema
 
-SETTINGS = {
+FLAGS = {
     "enhanced.protobuf.schema.support": ("enhanced", "Whether names include their packages."),
     "scrub.invalid.names": ("scrub", "Whether to replace illegal characters in names."),
     "int.for.enums": ("integer_enums", "Whether enums become numbers in Connect."),
@@ -63,15 +59,10 @@ class ProtobufConverter(RegistryConverter):
     language: ClassVar[str] = "Protobuf"
 
     def language_config(self, config: ConfigDef) -> ConfigDef:
-        for setting, (part, doc) in SETTINGS.items():
-            default = ProtobufSettings._field_defaults[part]
-            config.define(setting, ConfigType.BOOLEAN, default, Importance.MEDIUM, doc)
-        return config
+        return define_flags(config, FLAGS, ProtobufSettings._field_defaults)
 
     def set_up(self, settings: Mapping[str, Any]) -> None:
-        self._settings = ProtobufSettings(
-            **{part: settings[setting] for setting, (part, _) in SETTINGS.items()}
-        )
+        self._settings = ProtobufSettings(**flags_of(settings, FLAGS))
 
     def schema_text(self, schema: Schema | None) -> SchemaText:
         if schema is None:

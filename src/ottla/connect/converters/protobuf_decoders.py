@@ -7,12 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from ottla.connect.converters.connect_from_protobuf import (
-    NAMES,
-    in_oneof,
-    oneof_field,
-    real_oneofs,
-)
+from ottla.connect.converters.connect_from_protobuf import NAMES, in_oneof, oneof_field, real_oneofs
 from ottla.connect.converters.protobuf_settings import ProtobufSettings
 from ottla.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Struct, Type
 from ottla.connect.logical_types import from_millis

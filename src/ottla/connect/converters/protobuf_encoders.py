@@ -7,10 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from ottla.connect.converters.connect_from_protobuf import (
-    NAMES,
-    is_map,
-)
+from ottla.connect.converters.connect_from_protobuf import NAMES, is_map
 from ottla.connect.converters.protobuf_settings import (
     WRAPPED,
     ProtobufSettings,

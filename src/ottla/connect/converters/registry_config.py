@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ottla.client.serdes.subject_names import strategy_of
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.converters.converter import converter_config
@@ -37,6 +40,20 @@ def registry_config() -> ConfigDef:
                       Importance.MEDIUM, f"How the subject of a {half} is named.",
                       validator=_known_strategy)  # fmt: skip
     return _credentials(config)
+
+
+Flags = Mapping[str, tuple[str, str]]
+"""A language's boolean settings: the field of its settings class, and the documentation."""
+
+
+def define_flags(config: ConfigDef, flags: Flags, defaults: Mapping[str, bool]) -> ConfigDef:
+    for name, (field, doc) in flags.items():
+        config.define(name, ConfigType.BOOLEAN, defaults[field], Importance.MEDIUM, doc)
+    return config
+
+
+def flags_of(settings: Mapping[str, Any], flags: Flags) -> dict[str, bool]:
+    return {field: settings[name] for name, (field, _) in flags.items()}
 
 
 def _credentials(config: ConfigDef) -> ConfigDef:

@@ -7,10 +7,7 @@ from typing import Any
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance, Width
 from ottla.connect.converters.converter import Converter, SchemaAndValue, converter_config
-from ottla.connect.data import (
-    OPTIONAL_STRING_SCHEMA,
-    Schema,
-)
+from ottla.connect.data import OPTIONAL_STRING_SCHEMA, Schema
 from ottla.connect.errors import DataException
 from ottla.rows.java.text import java_text
 

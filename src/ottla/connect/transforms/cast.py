@@ -157,10 +157,6 @@ class CastKey(Cast):
     of_key = True
 
 
-class CastValue(Cast):
-    pass
-
-
 # One value.
 
 INTEGER: Final = re.compile(r"[+-]?\d+")

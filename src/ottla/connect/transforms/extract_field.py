@@ -44,7 +44,3 @@ class ExtractField(KeyOrValueTransform):
 
 class ExtractFieldKey(ExtractField):
     of_key = True
-
-
-class ExtractFieldValue(ExtractField):
-    pass

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.connect.transforms.transform import (
-    R,
-    Transform,
-)
+from ottla.connect.transforms.transform import R, Transform
 
 
 class Filter(Transform):

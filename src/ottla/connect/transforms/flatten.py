@@ -107,7 +107,3 @@ class Flatten(KeyOrValueTransform):
 
 class FlattenKey(Flatten):
     of_key = True
-
-
-class FlattenValue(Flatten):
-    pass

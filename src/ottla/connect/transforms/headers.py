@@ -131,7 +131,3 @@ class HeaderFrom(KeyOrValueTransform):
 
 class HeaderFromKey(HeaderFrom):
     of_key = True
-
-
-class HeaderFromValue(HeaderFrom):
-    pass

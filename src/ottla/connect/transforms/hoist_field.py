@@ -9,10 +9,7 @@ from ottla.connect.config import ConfigDef, ConfigType
 from ottla.connect.data import Schema, Struct, struct_schema
 from ottla.connect.schema import validate_value
 from ottla.connect.schema_cache import SchemaCache
-from ottla.connect.transforms.transform import (
-    KeyOrValueTransform,
-    R,
-)
+from ottla.connect.transforms.transform import KeyOrValueTransform, R
 
 
 class HoistField(KeyOrValueTransform):
@@ -39,7 +36,3 @@ class HoistField(KeyOrValueTransform):
 
 class HoistFieldKey(HoistField):
     of_key = True
-
-
-class HoistFieldValue(HoistField):
-    pass

@@ -134,7 +134,3 @@ def _insertion(spec: str, schema: Schema, value: Callable[[Any], Any]) -> Insert
 
 class InsertFieldKey(InsertField):
     of_key = True
-
-
-class InsertFieldValue(InsertField):
-    pass

@@ -110,7 +110,3 @@ def replaced(value: Any, replacement: str, type: Type | None) -> Any:
 
 class MaskFieldKey(MaskField):
     of_key = True
-
-
-class MaskFieldValue(MaskField):
-    pass

@@ -8,10 +8,7 @@ from typing import Any
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.errors import IllegalArgumentException
-from ottla.connect.transforms.transform import (
-    R,
-    Transform,
-)
+from ottla.connect.transforms.transform import R, Transform
 from ottla.connect.validators import regex
 from ottla.rows.java.regular_expressions import compile_regular_expression, replace_first
 

@@ -82,7 +82,3 @@ class ReplaceField(KeyOrValueTransform):
 
 class ReplaceFieldKey(ReplaceField):
     of_key = True
-
-
-class ReplaceFieldValue(ReplaceField):
-    pass

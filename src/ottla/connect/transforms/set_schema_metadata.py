@@ -54,7 +54,3 @@ class SetSchemaMetadata(KeyOrValueTransform):
 
 class SetSchemaMetadataKey(SetSchemaMetadata):
     of_key = True
-
-
-class SetSchemaMetadataValue(SetSchemaMetadata):
-    pass

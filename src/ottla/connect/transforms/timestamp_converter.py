@@ -222,7 +222,3 @@ def inferred(value: Any) -> str:
 
 class TimestampConverterKey(TimestampConverter):
     of_key = True
-
-
-class TimestampConverterValue(TimestampConverter):
-    pass

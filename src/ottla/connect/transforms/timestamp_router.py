@@ -8,10 +8,7 @@ from typing import Any
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.errors import DataException, IllegalArgumentException
 from ottla.connect.logical_types import from_millis
-from ottla.connect.transforms.transform import (
-    R,
-    Transform,
-)
+from ottla.connect.transforms.transform import R, Transform
 from ottla.rows.java.date_format import DateFormat
 
 

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.configurable import Configurable
 from ottla.connect.data import ConnectRecord, Schema, Struct, Type
 from ottla.connect.errors import DataException
 
 R = TypeVar("R", bound=ConnectRecord)
 
 
-class Transform:
-    """`configure` is called first, then `apply` for each record; None drops the record."""
-
-    def version(self) -> str:
-        return "undefined"
-
-    def config_def(self) -> ConfigDef:
-        return ConfigDef()
-
-    def configure(self, props: Mapping[str, Any]) -> None:
-        pass
+class Transform(Configurable):
+    """`apply` is called for each record; None drops the record."""
 
     def apply(self, record: R) -> R | None:
         raise NotImplementedError
 
-    def close(self) -> None:
-        pass
-
 
 class KeyOrValueTransform(Transform):
-    """Works on the key or the value: Name$Key and Name$Value, as in Kafka."""
+    """Works on the value: `Name$Value`, as in Kafka. A subclass for `Name$Key` sets `of_key`."""
 
     of_key: ClassVar[bool] = False
 

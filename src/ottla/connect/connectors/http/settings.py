@@ -9,13 +9,7 @@ from urllib.parse import urlsplit
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.errors import ConfigException
-from ottla.connect.validators import (
-    at_least,
-    between,
-    non_empty_string,
-    one_of,
-    one_of_any_case,
-)
+from ottla.connect.validators import at_least, between, non_empty_string, one_of, one_of_any_case
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 CODES: Final = re.compile(r"(\d{3})(?:(-)(\d{3})?)?")
@@ -151,17 +145,12 @@ def codes_of(text: str) -> list[tuple[int, int]]:
     return found
 
 
-CONFIG: Final = _retries(_body(_request(ConfigDef())))
-
-
 def settings_of(props: Mapping[str, str]) -> dict[str, Any]:
     # Taken from the raw config, because parsing strips blanks.
     values = CONFIG.parse(props)
     for name in ("batch.prefix", "batch.suffix", "batch.separator"):
         if name in props:
             values[name] = props[name].replace("\\n", "\n").replace("\\t", "\t")
-    for name, text in problems(values):
-        raise ConfigException(f"{name}: {text}")
     return values
 
 
@@ -189,6 +178,9 @@ def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         except re.error as error:
             found.append(("regex.patterns", f"{pattern}: {error}"))
     return found
+
+
+CONFIG: Final = _retries(_body(_request(ConfigDef()))).check(problems)
 
 
 def regexes_of(values: Mapping[str, Any]) -> list[tuple[re.Pattern[str], str]]:

@@ -9,14 +9,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ottla.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
-from ottla.connect.config import ConfigDef, ConfigValue
+from ottla.connect.connectors.builtin_connector import BuiltinConnector
 from ottla.connect.connectors.http.requests import HttpRequestError, HttpService
-from ottla.connect.connectors.http.settings import (
-    CONFIG,
-    problems,
-    regexes_of,
-    settings_of,
-)
+from ottla.connect.connectors.http.settings import CONFIG, regexes_of, settings_of
 from ottla.connect.converters.json import JsonConverter
 from ottla.connect.data import SinkRecord, Struct
 from ottla.connect.errors import DataException
@@ -27,22 +22,8 @@ PLACEHOLDER: Final = re.compile(r"\$\{([^}]+)\}")
 log = logging.getLogger("ottla.connect.http")
 
 
-class HttpSinkConnector(SinkConnector):
-    def version(self) -> str:
-        return "1.0"
-
-    def config_def(self) -> ConfigDef:
-        return CONFIG
-
-    def validate(self, props: Props) -> list[ConfigValue]:
-        return list(CONFIG.validate_with(props, problems).values())
-
-    def start(self, props: Props) -> None:
-        settings_of(props)
-        self._props = dict(props)
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [self._props] * max_tasks
+class HttpSinkConnector(BuiltinConnector, SinkConnector):
+    config = CONFIG
 
 
 class HttpSinkTask(SinkTask):

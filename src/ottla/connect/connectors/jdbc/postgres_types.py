@@ -8,11 +8,7 @@ from zoneinfo import ZoneInfo
 
 from ottla.connect.connectors.jdbc.database import ColumnConversion, ColumnDefinition, Convert
 from ottla.connect.connectors.jdbc.numeric_mapping import decimal_field
-from ottla.connect.connectors.jdbc.times import (
-    instant_field,
-    time_in_utc,
-    with_zone,
-)
+from ottla.connect.connectors.jdbc.times import instant_field, time_in_utc, with_zone
 from ottla.connect.data import (
     DATE,
     DECIMAL,

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
-from ottla.connect.config import ConfigDef, ConfigValue
+from ottla.connect.config import ConfigValue
+from ottla.connect.connectors.builtin_connector import BuiltinConnector
 from ottla.connect.connectors.jdbc.addresses import check_address, open_patiently
 from ottla.connect.connectors.jdbc.database import Database, DatabaseError
 from ottla.connect.connectors.jdbc.jdbc_writer import JdbcWriter
-from ottla.connect.connectors.jdbc.sink_config import SINK_CONFIG, problems, settings_of
+from ottla.connect.connectors.jdbc.sink_config import SINK_CONFIG, settings_of
 from ottla.connect.data import SinkRecord
 from ottla.connect.errors import ConnectException, RetriableException
 
@@ -20,24 +21,13 @@ RECORDS_SHOWN: Final = 1
 log = logging.getLogger("ottla.connect.jdbc")
 
 
-class JdbcSinkConnector(SinkConnector):
-    def version(self) -> str:
-        return "1.0"
-
-    def config_def(self) -> ConfigDef:
-        return SINK_CONFIG
+class JdbcSinkConnector(BuiltinConnector, SinkConnector):
+    config = SINK_CONFIG
 
     def validate(self, props: Props) -> list[ConfigValue]:
-        values = SINK_CONFIG.validate_with(props, problems)
+        values = SINK_CONFIG.validate_all(props)
         check_address(props, values["connection.url"].errors)
         return list(values.values())
-
-    def start(self, props: Props) -> None:
-        settings_of(props)
-        self._props = dict(props)
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [self._props] * max_tasks
 
 
 class JdbcSinkTask(SinkTask):

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.connectors.jdbc.source_config import connection
-from ottla.connect.errors import ConfigException
 from ottla.connect.validators import at_least, one_of_any_case
 
 INSERT: Final = "insert"
@@ -85,13 +84,8 @@ def _mapping(config: ConfigDef) -> ConfigDef:
     )  # fmt: skip
 
 
-SINK_CONFIG: Final = _mapping(_writes(connection(ConfigDef())))
-
-
 def settings_of(props: Mapping[str, str]) -> dict[str, Any]:
     values = SINK_CONFIG.parse(props)
-    for name, text in problems(values):
-        raise ConfigException(f"{name}: {text}")
     for name in ("insert.mode", "pk.mode"):
         values[name] = values[name].lower()
     return values
@@ -100,6 +94,9 @@ def settings_of(props: Mapping[str, str]) -> dict[str, Any]:
 def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Errors between settings that are valid by themselves: name and message."""
     return [(name, text) for name, text, wrong in _RULES if wrong(values)]
+
+
+SINK_CONFIG: Final = _mapping(_writes(connection(ConfigDef()))).check(problems)
 
 
 def _word(values: Mapping[str, Any], name: str) -> str:

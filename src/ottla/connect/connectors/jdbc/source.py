@@ -16,11 +16,9 @@ from ottla.connect.api import (
     SourceTask,
     SourceTaskContext,
 )
-from ottla.connect.config import ConfigDef, ConfigValue
-from ottla.connect.connectors.jdbc.addresses import (
-    check_address,
-    open_patiently,
-)
+from ottla.connect.config import ConfigValue
+from ottla.connect.connectors.builtin_connector import BuiltinConnector
+from ottla.connect.connectors.jdbc.addresses import check_address, open_patiently
 from ottla.connect.connectors.jdbc.database import Database, DatabaseError, TableId
 from ottla.connect.connectors.jdbc.source_config import (
     BOTH,
@@ -29,7 +27,6 @@ from ottla.connect.connectors.jdbc.source_config import (
     SOURCE_CONFIG,
     TABLES,
     JdbcSourceConfig,
-    problems,
     settings_of,
 )
 from ottla.connect.connectors.jdbc.table_querier import TableQuerier
@@ -41,22 +38,18 @@ WAIT_S: Final = 0.1  # how long an idle poll waits
 log = logging.getLogger("ottla.connect.jdbc")
 
 
-class JdbcSourceConnector(SourceConnector):
+class JdbcSourceConnector(BuiltinConnector, SourceConnector):
     """Distributes the tables among tasks, and watches for new tables."""
 
-    def version(self) -> str:
-        return "1.0"
-
-    def config_def(self) -> ConfigDef:
-        return SOURCE_CONFIG
+    config = SOURCE_CONFIG
 
     def validate(self, props: Props) -> list[ConfigValue]:
-        values = SOURCE_CONFIG.validate_with(props, problems)
+        values = SOURCE_CONFIG.validate_all(props)
         check_address(props, values["connection.url"].errors)
         return list(values.values())
 
     def start(self, props: Props) -> None:
-        self._props = dict(props)
+        super().start(props)
         self._settings = settings_of(props)
         self._stopped = threading.Event()
         self._tables: list[TableId] = []

@@ -10,7 +10,6 @@ from ottla.connect.config import ConfigDef, ConfigType, Importance
 from ottla.connect.connectors.jdbc import database
 from ottla.connect.connectors.jdbc.numeric_mapping import NONE, NUMERIC_MAPPINGS
 from ottla.connect.connectors.jdbc.times import CONNECT_LOGICAL, GRANULARITIES, zone_of
-from ottla.connect.errors import ConfigException
 from ottla.connect.validators import at_least, non_empty_string, one_of, one_of_any_case
 
 BULK: Final = "bulk"
@@ -178,9 +177,6 @@ def _mapping(name: str, value: Any) -> None:
         one_of(*NUMERIC_MAPPINGS)(name, value)
 
 
-SOURCE_CONFIG: Final = _what(_how(_which(connection(ConfigDef()))))
-
-
 @dataclass(frozen=True, slots=True)
 class JdbcSourceConfig:
     """A validated config, as tasks use it."""
@@ -225,15 +221,15 @@ class JdbcSourceConfig:
 
 
 def settings_of(props: Mapping[str, str]) -> JdbcSourceConfig:
-    found = JdbcSourceConfig(SOURCE_CONFIG.parse(props))
-    for problem in problems(found.values):
-        raise ConfigException(f"{problem[0]}: {problem[1]}")
-    return found
+    return JdbcSourceConfig(SOURCE_CONFIG.parse(props))
 
 
 def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Errors between settings that are valid by themselves: name and message."""
     return [(name, text) for name, text, wrong in _RULES if wrong(values)]
+
+
+SOURCE_CONFIG: Final = _what(_how(_which(connection(ConfigDef())))).check(problems)
 
 
 def _tables(values: Mapping[str, Any], old: str, new: str) -> bool:

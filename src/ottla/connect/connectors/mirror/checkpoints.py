@@ -16,6 +16,7 @@ from ottla.client import Consumer
 from ottla.client.record import TopicPartition
 from ottla.connect.api import Props, SourceConnector, SourceTask, SourceTaskContext
 from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.connectors.builtin_connector import BuiltinConnector
 from ottla.connect.connectors.mirror import clusters
 from ottla.connect.connectors.mirror.formats import MirrorCheckpoint, OffsetSync
 from ottla.connect.connectors.mirror.offset_sync_store import OffsetSyncStore
@@ -76,16 +77,12 @@ def _config() -> ConfigDef:
 CONFIG: Final = _config()
 
 
-class MirrorCheckpointConnector(SourceConnector):
-    def version(self) -> str:
-        return "1.0"
-
-    def config_def(self) -> ConfigDef:
-        return CONFIG
+class MirrorCheckpointConnector(BuiltinConnector, SourceConnector):
+    config = CONFIG
 
     def start(self, props: Props) -> None:
-        self._settings = settings = CONFIG.parse(props)
-        self._props = dict(props)
+        super().start(props)
+        settings = self._settings
         self._source = clusters.admin_of(props, SOURCE)
         self._watch: clusters.ClusterWatch | None = None
         try:

@@ -12,11 +12,7 @@ from ottla.client import Admin, Consumer, Producer
 from ottla.client.configs import ConfigSource, ResourceType
 from ottla.client.record import TopicPartition
 from ottla.client.topics import NewTopic, TopicDescription
-from ottla.connect.connectors.mirror.settings import (
-    BOOTSTRAP,
-    SOURCE_CONSUMER,
-    client_settings,
-)
+from ottla.connect.connectors.mirror.settings import BOOTSTRAP, SOURCE_CONSUMER, client_settings
 from ottla.connect.errors import ConnectException, RetriableException
 from ottla.errors import ErrorCode, KafkaError
 

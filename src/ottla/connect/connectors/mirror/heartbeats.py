@@ -8,6 +8,7 @@ from typing import Final
 
 from ottla.connect.api import Props, SourceConnector, SourceTask, SourceTaskContext
 from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.connectors.builtin_connector import BuiltinConnector
 from ottla.connect.connectors.mirror import clusters
 from ottla.connect.connectors.mirror.formats import MirrorHeartbeat
 from ottla.connect.connectors.mirror.policies import HEARTBEATS
@@ -30,16 +31,11 @@ def _config() -> ConfigDef:
 CONFIG: Final = _config()
 
 
-class MirrorHeartbeatConnector(SourceConnector):
-    def version(self) -> str:
-        return "1.0"
-
-    def config_def(self) -> ConfigDef:
-        return CONFIG
+class MirrorHeartbeatConnector(BuiltinConnector, SourceConnector):
+    config = CONFIG
 
     def start(self, props: Props) -> None:
-        self._settings = CONFIG.parse(props)
-        self._props = dict(props)
+        super().start(props)
         factor = self._settings["heartbeats.topic.replication.factor"]
         try:
             with clusters.admin_of(props, TARGET) as target:

@@ -24,6 +24,7 @@ from ottla.connect.api import (
     SourceTaskContext,
 )
 from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.connectors.builtin_connector import BuiltinConnector
 from ottla.connect.connectors.mirror import acls, clusters
 from ottla.connect.connectors.mirror.formats import OffsetSync
 from ottla.connect.connectors.mirror.policies import (
@@ -88,16 +89,12 @@ def _config() -> ConfigDef:
 CONFIG: Final = _config()
 
 
-class MirrorSourceConnector(SourceConnector):
-    def version(self) -> str:
-        return "1.0"
-
-    def config_def(self) -> ConfigDef:
-        return CONFIG
+class MirrorSourceConnector(BuiltinConnector, SourceConnector):
+    config = CONFIG
 
     def start(self, props: Props) -> None:
-        self._settings = settings = CONFIG.parse(props)
-        self._props = dict(props)
+        super().start(props)
+        settings = self._settings
         self._policy = policy_of(settings)
         self._source = clusters.admin_of(props, SOURCE)
         self._target = clusters.admin_of(props, TARGET)

@@ -159,13 +159,8 @@ def _zone(name: str, value: Any) -> None:
     zone_of(value, name)
 
 
-CONFIG: Final = _partitions(_when(_where(ConfigDef())))
-
-
 def settings_of(props: Mapping[str, str]) -> dict[str, Any]:
     values = CONFIG.parse(props)
-    for name, text in problems(values):
-        raise ConfigException(f"{name}: {text}")
     values["format.class"] = short(values["format.class"], "format")
     values["partitioner.class"] = short(values["partitioner.class"], "partitioner")
     values["timestamp.extractor"] = short(values["timestamp.extractor"], "timestampextractor")
@@ -188,3 +183,6 @@ def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
                 ("partition.duration.ms", "the timebased partitioner needs a time span above 0")
             )
     return found
+
+
+CONFIG: Final = _partitions(_when(_where(ConfigDef()))).check(problems)

@@ -8,20 +8,11 @@ from typing import Any
 
 from ottla.client.record import TopicPartition
 from ottla.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
-from ottla.connect.config import ConfigDef, ConfigValue
+from ottla.connect.connectors.builtin_connector import BuiltinConnector
 from ottla.connect.connectors.jdbc.times import zone_of
 from ottla.connect.connectors.storage.formats import extension_of, format_encoder
-from ottla.connect.connectors.storage.partitioners import (
-    extractor_of,
-    is_by_time,
-    partitioner_of,
-)
-from ottla.connect.connectors.storage.settings import (
-    CONFIG,
-    WALLCLOCK,
-    problems,
-    settings_of,
-)
+from ottla.connect.connectors.storage.partitioners import extractor_of, is_by_time, partitioner_of
+from ottla.connect.connectors.storage.settings import CONFIG, WALLCLOCK, settings_of
 from ottla.connect.connectors.storage.stores import store_of
 from ottla.connect.connectors.storage.topic_partition_writer import (
     RotationRules,
@@ -31,22 +22,12 @@ from ottla.connect.data import SinkRecord
 from ottla.connect.errors import DataException
 
 
-class StorageSinkConnector(SinkConnector):
-    def version(self) -> str:
-        return "1.0"
-
-    def config_def(self) -> ConfigDef:
-        return CONFIG
-
-    def validate(self, props: Props) -> list[ConfigValue]:
-        return list(CONFIG.validate_with(props, problems).values())
+class StorageSinkConnector(BuiltinConnector, SinkConnector):
+    config = CONFIG
 
     def start(self, props: Props) -> None:
         rules_of(settings_of(props))
-        self._props = dict(props)
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [self._props] * max_tasks
+        super().start(props)
 
     def alter_offsets(self, props: Props, offsets: Mapping[TopicPartition, int | None]) -> bool:
         """Any offset is valid: file names contain offsets, so rewritten files replace old ones."""
