@@ -67,11 +67,9 @@ def compiled(
     return made
 
 
-def compiled_row(
-    columns: Sequence[tuple[str, str]], functions: FunctionRegistry = BUILTIN
-) -> MakeRow:
+def compiled_row(columns: Sequence[tuple[str, str]]) -> MakeRow:
     """A function that returns a new row; each column has a name and a text."""
-    made: MakeRow = _compiled(_dict(columns), functions)
+    made: MakeRow = _compiled(_dict(columns), BUILTIN)
     return made
 
 
@@ -86,35 +84,27 @@ def compiled_keyed_row(
 
 
 def compiled_each(
-    texts: Sequence[str],
-    functions: FunctionRegistry = BUILTIN,
-    *,
-    places: Mapping[str, tuple[str, int | None]] | None = None,
+    texts: Sequence[str], *, places: Mapping[str, tuple[str, int | None]] | None = None
 ) -> EvaluateEach:
     """Like `compiled`, for many rows at once: the function takes them and returns a list of tuples.
 
     With `places` a row is a tuple of `EACH`, and a column is one of these, or an item of it.
     """
-    return _compiled_each(_tuple(texts), functions, places)
+    return _compiled_each(_tuple(texts), places)
 
 
 def compiled_row_each(
     columns: Sequence[tuple[str, str]],
-    functions: FunctionRegistry = BUILTIN,
     *,
     places: Mapping[str, tuple[str, int | None]] | None = None,
 ) -> EvaluateEach:
     """Like `compiled_each`, with a list of new rows."""
-    return _compiled_each(_dict(columns), functions, places)
+    return _compiled_each(_dict(columns), places)
 
 
-def _compiled_each(
-    body: str,
-    functions: FunctionRegistry,
-    places: Mapping[str, tuple[str, int | None]] | None,
-) -> EvaluateEach:
+def _compiled_each(body: str, places: Mapping[str, tuple[str, int | None]] | None) -> EvaluateEach:
     each = "row" if places is None else f"({', '.join(EACH)})"
-    made: EvaluateEach = _compiled(body, functions, places, around=f"[0 for {each} in rows]")
+    made: EvaluateEach = _compiled(body, BUILTIN, places, around=f"[0 for {each} in rows]")
     return made
 
 

@@ -29,8 +29,9 @@ from ottla.rows.schema import (
 from ottla.rows.types import TIMESTAMP, SqlBaseType, SqlType
 from ottla.spark.table_store import ANY, BOUND_MAX, Bounds
 from ottla.sql.evaluation import Evaluation, compiled
-from ottla.sql.expressions import Scope, aggregate_calls, condition, constant, to_text, typed
+from ottla.sql.expressions import Scope, condition, constant, to_text, typed
 from ottla.sql.expressions.operators import TIME_COLUMNS
+from ottla.sql.plan.calls import is_aggregate
 from ottla.sql.plan.spark_pull import check_columns, check_distinct, pulled_role
 from ottla.sql.syntax.statements import QueryBody, SelectItem
 from ottla.sql.text import column as column_text
@@ -121,7 +122,12 @@ def _is_plain(query: QueryBody) -> bool:
     beyond = (query.beyond, query.joins, query.window, query.group_by, query.partition_by)
     if query.source is None or query.emit is not None or any((*beyond, query.having)):
         return False
-    return not any(aggregate_calls(item.expression) for item in query.select if item.expression)
+    return not any(
+        is_aggregate(call.name)
+        for item in query.select
+        if item.expression
+        for call in item.expression.find_all(exp.Anonymous)
+    )
 
 
 def _scope(layout: Layout, alias: str) -> Scope:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.rows.types import BIGINT, DOUBLE, INTEGER, SqlBaseType, SqlField, SqlType, decimal
+from ottla.rows.types import SqlBaseType, SqlField, SqlType, decimal
 
 RANKS: Final = {
     SqlBaseType.INTEGER: 0,
@@ -64,11 +64,7 @@ def can_widen(from_: SqlType, to: SqlType) -> bool:
 def _common_number(left: SqlType, right: SqlType) -> SqlType:
     wider = max(left.kind, right.kind, key=RANKS.__getitem__)
     if wider is not SqlBaseType.DECIMAL:
-        return {
-            SqlBaseType.INTEGER: INTEGER,
-            SqlBaseType.BIGINT: BIGINT,
-            SqlBaseType.DOUBLE: DOUBLE,
-        }[wider]
+        return SqlType(wider)
     one, two = decimal_of(left), decimal_of(right)
     scale = max(one.scale, two.scale)
     return fitted(max(one.precision - one.scale, two.precision - two.scale) + scale, scale)
@@ -92,11 +88,7 @@ def arithmetic_type(operator: str, left: SqlType, right: SqlType) -> SqlType:
     """The type of `left operator right`, for two numbers."""
     wider = max(left.kind, right.kind, key=RANKS.__getitem__)
     if wider is not SqlBaseType.DECIMAL:
-        return {
-            SqlBaseType.INTEGER: INTEGER,
-            SqlBaseType.BIGINT: BIGINT,
-            SqlBaseType.DOUBLE: DOUBLE,
-        }[wider]
+        return SqlType(wider)
     one, two = decimal_of(left), decimal_of(right)
     before = max(one.precision - one.scale, two.precision - two.scale)
     if operator in "+-":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.rows.types import spark_name
-from ottla.sql.expressions import Scope, aggregate_calls, resolve_call, to_spark
+from ottla.sql.expressions import Scope, resolve, to_spark, translate
 from ottla.sql.functions import BUILTIN, FunctionKind
 from ottla.sql.run.session import prepare_session
 from ottla.sql.syntax import parse_expression, parse_type
@@ -186,8 +186,8 @@ def python_results(batches: list[list[dict[str, Any]]]) -> list[dict[str, list[A
     states: dict[str, list[Any]] = {}
     calls = []
     for text in EXPRESSIONS:
-        (node,) = aggregate_calls(parse_expression(text))
-        calls.append(resolve_call(node, SCOPE))
+        node = parse_expression(text)
+        calls.append(resolve(node, SCOPE, translate))
     forms = [call.aggregation for call in calls]
     results = []
     for batch in batches:

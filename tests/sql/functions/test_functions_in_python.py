@@ -6,7 +6,7 @@ import pytest
 from sql_cases import GROUPS, ROW, SCOPE, TABLE_FUNCTIONS, same
 
 from ottla.sql.evaluation import compiled
-from ottla.sql.expressions import resolve_call, table_calls, translate
+from ottla.sql.expressions import resolve, translate
 from ottla.sql.functions import BUILTIN, FunctionKind
 from ottla.sql.syntax import parse_expression
 
@@ -27,8 +27,8 @@ def test_python_gives_ksqldbs_results(group: str) -> None:
 
 
 def test_table_functions_make_arrays_of_rows() -> None:
-    calls = [table_calls(parse_expression(text))[0] for text in TABLE_FUNCTIONS]
-    texts = [resolve_call(call, SCOPE).python for call in calls]
+    calls = [parse_expression(text) for text in TABLE_FUNCTIONS]
+    texts = [resolve(call, SCOPE, translate).python for call in calls]
 
     assert list(compiled(texts)(ROW)) == list(TABLE_FUNCTIONS.values())
 

@@ -8,7 +8,7 @@ import pytest
 from sql_cases import COLUMNS, GROUPS, ON_SPARK, SCOPE, TABLE_FUNCTIONS, TYPES, same
 
 from ottla.rows.types import spark_name
-from ottla.sql.expressions import resolve_call, table_calls, translate
+from ottla.sql.expressions import resolve, translate
 from ottla.sql.run.session import prepare_session
 from ottla.sql.syntax import parse_expression
 
@@ -50,8 +50,8 @@ def test_spark_gives_ksqldbs_results(rows: DataFrame, group: str) -> None:
 
 
 def test_table_functions_make_arrays_of_rows(rows: DataFrame) -> None:
-    calls = [table_calls(parse_expression(text))[0] for text in TABLE_FUNCTIONS]
-    texts = [resolve_call(call, SCOPE).spark for call in calls]
+    calls = [parse_expression(text) for text in TABLE_FUNCTIONS]
+    texts = [resolve(call, SCOPE, translate).spark for call in calls]
 
     (row,) = rows.selectExpr(*texts).collect()
 

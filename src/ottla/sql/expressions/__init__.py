@@ -9,38 +9,19 @@ Both texts give the same results as ksqlDB: errors for a row give NULL, and a co
 is false. Nothing here may need Spark.
 """
 
-from ottla.sql.expressions.aggregate_calls import (
-    aggregate_calls,
-    resolve_call,
-    table_calls,
-)
-from ottla.sql.expressions.calls import ResolvedCall
+from ottla.sql.expressions.calls import resolve
 from ottla.sql.expressions.constants import constant
-from ottla.sql.expressions.scope import (
-    ORDER_BY_OFFSET,
-    ORDER_BY_TIME,
-    Scope,
-    Value,
-)
-from ottla.sql.expressions.translate import (
-    condition,
-    to_spark,
-    to_text,
-    translate,
-    typed,
-)
+from ottla.sql.expressions.scope import ORDER_BY_OFFSET, ORDER_BY_TIME, Scope, Value
+from ottla.sql.expressions.translate import condition, to_spark, to_text, translate, typed
 
 __all__ = [
     "ORDER_BY_OFFSET",
     "ORDER_BY_TIME",
-    "ResolvedCall",
     "Scope",
     "Value",
-    "aggregate_calls",
     "condition",
     "constant",
-    "resolve_call",
-    "table_calls",
+    "resolve",
     "to_spark",
     "to_text",
     "translate",

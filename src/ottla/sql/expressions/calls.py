@@ -19,7 +19,6 @@ from ottla.sql.functions.function_registry import (
     Call,
     Function,
     FunctionKind,
-    FunctionRegistry,
     SignatureMatch,
     lambda_variable,
 )
@@ -278,22 +277,3 @@ def _check_constants(
                 f"Parameter {index + 1} passed to function {function.name} must be a literal "
                 f"constant, but was expression: '{format_expression(node)}'",
             )
-
-
-def calls_of(
-    expression: exp.Expression, functions: FunctionRegistry, kind: FunctionKind
-) -> list[exp.Anonymous]:
-    """The outermost calls of functions of this kind in an expression."""
-    found: list[exp.Anonymous] = []
-
-    def look(node: exp.Expression) -> None:
-        if isinstance(node, exp.Anonymous):
-            function = functions.find(node.name)
-            if function is not None and function.kind is kind:
-                found.append(node)
-                return
-        for child in node.iter_expressions():
-            look(child)
-
-    look(expression)
-    return found

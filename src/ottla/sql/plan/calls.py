@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ottla.rows.types import SqlType
-from ottla.sql.expressions import Scope, resolve_call
+from ottla.sql.expressions import Scope, resolve, translate
 from ottla.sql.functions import BUILTIN, FunctionKind
 from ottla.sql.plan.stages import AggregateCall
 from ottla.sql.syntax.statements import Expression
@@ -28,7 +28,7 @@ def _is(name: str, kind: FunctionKind) -> bool:
 def aggregate_call(call: Expression, name: str, scope: Scope) -> AggregateCall:
     """An aggregate call, for Spark and for Python."""
     assert isinstance(call, exp.Anonymous)
-    found = resolve_call(call, scope)
+    found = resolve(call, scope, translate)
     constant = found.function.constants_at(len(found.arguments))
     columns = [index for index in range(len(found.arguments)) if index not in constant]
     types = [found.call.types[index] for index in columns]
@@ -50,5 +50,5 @@ def aggregate_call(call: Expression, name: str, scope: Scope) -> AggregateCall:
 def table_function_call(call: Expression, scope: Scope) -> tuple[SqlType, Text]:
     """The element type of a table function's result, and the text of the array of its results."""
     assert isinstance(call, exp.Anonymous)
-    found = resolve_call(call, scope)
+    found = resolve(call, scope, translate)
     return found.type, found.text

@@ -128,15 +128,25 @@ class StreamAggregateNode:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamStreamJoinNode:
+class JoinNode:
+    """Two inputs, with the key by which their rows meet."""
+
+    left: KeyedInput
+    right: KeyedInput
+    kind: JoinKind
+
+    @property
+    def inputs(self) -> tuple[StageInput, ...]:
+        return (self.left.input, self.right.input)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStreamJoinNode(JoinNode):
     """Joins two streams by key and time.
 
     `windowed`: rows must also have the same window, which the result has as well.
     """
 
-    left: KeyedInput
-    right: KeyedInput
-    kind: JoinKind
     before_ms: int
     after_ms: int
     grace_ms: int
@@ -144,55 +154,27 @@ class StreamStreamJoinNode:
     eager: bool = False
     """Without GRACE PERIOD an unmatched row is emitted at once, as in ksqlDB."""
 
-    @property
-    def inputs(self) -> tuple[StageInput, ...]:
-        return (self.left.input, self.right.input)
-
 
 @dataclass(frozen=True, slots=True)
-class StreamTableJoinNode:
+class StreamTableJoinNode(JoinNode):
     """Joins each row of the left stream with the current row of the right table. INNER or LEFT.
 
     A row with a NULL key has no match. The result is a stream.
     """
 
-    left: KeyedInput
-    right: KeyedInput
-    kind: JoinKind
-
-    @property
-    def inputs(self) -> tuple[StageInput, ...]:
-        return (self.left.input, self.right.input)
-
 
 @dataclass(frozen=True, slots=True)
-class TableTableJoinNode:
+class TableTableJoinNode(JoinNode):
     """Joins two tables by their primary keys, with any kind of join. The result is a table: a
     change on either side gives a new row, or a tombstone if there is no match any more."""
 
-    left: KeyedInput
-    right: KeyedInput
-    kind: JoinKind
-
-    @property
-    def inputs(self) -> tuple[StageInput, ...]:
-        return (self.left.input, self.right.input)
-
 
 @dataclass(frozen=True, slots=True)
-class ForeignKeyJoinNode:
+class ForeignKeyJoinNode(JoinNode):
     """Joins two tables by a foreign key: `left.foreign` is the primary key of the right table.
 
     INNER or LEFT. The key of the result is the primary key of the left table.
     """
-
-    left: KeyedInput
-    right: KeyedInput
-    kind: JoinKind
-
-    @property
-    def inputs(self) -> tuple[StageInput, ...]:
-        return (self.left.input, self.right.input)
 
 
 @dataclass(frozen=True, slots=True)
