@@ -7,7 +7,7 @@ logger `ottla.processing` and to the processing log's topic, if there is one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -21,20 +21,6 @@ if TYPE_CHECKING:
 processing = logging.getLogger("ottla.processing")
 
 LOGGED_MAX: Final = 20  # of individual bad records per task
-
-
-def log_bad_records(topic: str, bad: Sequence[BadRecord]) -> None:
-    """For readers outside of Spark's tasks: reports the bad records of one chunk."""
-    for record in bad[:LOGGED_MAX]:
-        _tell(topic, record)
-    if len(bad) > LOGGED_MAX:
-        processing.warning(
-            "Failed to deserialize %d more records of %s", len(bad) - LOGGED_MAX, topic
-        )
-
-
-def _tell(topic: str, bad: BadRecord) -> None:
-    processing.warning("%s", unreadable(topic, bad))
 
 
 def unreadable(topic: str, bad: BadRecord) -> Unreadable:
@@ -107,7 +93,7 @@ class LayoutRows:
         for record in bad:
             self._bad += 1
             if self._bad <= LOGGED_MAX:
-                _tell(chunk.topic, record)
+                processing.warning("%s", unreadable(chunk.topic, record))
         if bad and self._log is not None:
             self._log.write(unreadable(chunk.topic, record) for record in bad)
         return pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)

@@ -10,9 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -284,19 +282,8 @@ class MaterializedTable:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _TableKey:
-    topic: str
-    layout: str
 
 
 class MaterializedTables:
@@ -316,13 +303,13 @@ class MaterializedTables:
         self._settings = dict(settings or {})
         self._bytes_max = bytes_max
         self._on_bad = on_bad
-        self._tables: dict[_TableKey, MaterializedTable] = {}
+        self._tables: dict[tuple[str, str], MaterializedTable] = {}
         self._lock = threading.Lock()
 
     def table(
         self, topic: str, layout: Layout, *, retention_ms: int | None = None
     ) -> MaterializedTable:
-        key = _TableKey(topic, layout.to_json())
+        key = topic, layout.to_json()
         with self._lock:
             found = self._tables.get(key)
             if found is None or found.state in (TableState.FAILED, TableState.CLOSED):
@@ -341,14 +328,14 @@ class MaterializedTables:
     def drop(self, topic: str) -> None:
         """Closes and forgets the tables of this topic."""
         with self._lock:
-            keys = [table for table in self._tables if table.topic == topic]
+            keys = [key for key in self._tables if key[0] == topic]
             dropped = [self._tables.pop(key) for key in keys]
         for table in dropped:
             table.close()
 
     def states(self) -> dict[str, MaterializedTable]:
         with self._lock:
-            return {key.topic: table for key, table in self._tables.items()}
+            return {topic: table for (topic, _), table in self._tables.items()}
 
     def close(self) -> None:
         with self._lock:

@@ -140,12 +140,28 @@ class NullReader(ColumnReader):
         self.count = count
 
 
-class LongReader(ColumnReader):
+class EightByteReader(ColumnReader):
+    """A reader with eight bytes for each value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = BytesWriter()
+
+    def null(self) -> None:
+        write_i64_le(self.values, 0)
+        self.valid.append(0)
+        self.nulls += 1
+
+    def truncate(self, count: i64) -> None:
+        self.values.truncate(count * 8)
+        self.forget(count)
+
+
+class LongReader(EightByteReader):
     """int, long and their logical types, as i64; `low` and `high` are the column's range."""
 
     def __init__(self, low: int, high: int) -> None:
         super().__init__()
-        self.values = BytesWriter()
         self.low: i64 = low
         self.high: i64 = high
 
@@ -161,22 +177,12 @@ class LongReader(ColumnReader):
         self.valid.append(1)
         return position
 
-    def null(self) -> None:
-        write_i64_le(self.values, 0)
-        self.valid.append(0)
-        self.nulls += 1
 
-    def truncate(self, count: i64) -> None:
-        self.values.truncate(count * 8)
-        self.forget(count)
-
-
-class DoubleReader(ColumnReader):
+class DoubleReader(EightByteReader):
     """float and double, as f64."""
 
     def __init__(self, is_float: bool) -> None:
         super().__init__()
-        self.values = BytesWriter()
         self.is_float = is_float
 
     def read(self, data: bytes, position: i64, limit: i64) -> i64:
@@ -188,15 +194,6 @@ class DoubleReader(ColumnReader):
             position += 8
         self.valid.append(1)
         return position
-
-    def null(self) -> None:
-        write_i64_le(self.values, 0)
-        self.valid.append(0)
-        self.nulls += 1
-
-    def truncate(self, count: i64) -> None:
-        self.values.truncate(count * 8)
-        self.forget(count)
 
 
 class BooleanReader(ColumnReader):
