@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.connect.records import (
-    ConnectRecord,
-    Header,
-    SinkRecord,
-    SourceRecord,
-    TimestampType,
-)
+from ottla.connect.records import ConnectRecord, Header, SinkRecord, SourceRecord, TimestampType
 from ottla.connect.schema import (
     BOOLEAN_SCHEMA,
     BYTES_SCHEMA,

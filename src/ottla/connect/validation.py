@@ -15,14 +15,7 @@ from ottla.connect.api import (
     ExactlyOnceSupport,
     SourceConnector,
 )
-from ottla.connect.config import (
-    ConfigDef,
-    ConfigType,
-    ConfigValue,
-    Importance,
-    Width,
-    parse_type,
-)
+from ottla.connect.config import ConfigDef, ConfigType, ConfigValue, Importance, Width, parse_type
 from ottla.connect.connector_config import (
     connector_config,
     sink_config,

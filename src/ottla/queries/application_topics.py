@@ -9,13 +9,7 @@ from typing import Final
 
 from ottla.client.topics import NewTopic, TopicDescription
 from ottla.engine.failures import StreamsError
-from ottla.engine.graph import (
-    Graph,
-    RepartitionNode,
-    SourceNode,
-    changelog_topic,
-    internal_topic,
-)
+from ottla.engine.graph import Graph, RepartitionNode, SourceNode, changelog_topic, internal_topic
 from ottla.engine.partition_counts import partition_counts, task_count
 from ottla.engine.restore import tasks_topic
 from ottla.engine.subtopologies import Subtopology, subtopologies

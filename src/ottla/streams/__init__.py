@@ -44,20 +44,8 @@ from ottla.engine.failures import (
     log_and_continue,
 )
 from ottla.engine.graph import TopologyError
-from ottla.engine.processors import (
-    Cancellable,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-)
-from ottla.engine.records import (
-    Change,
-    Record,
-    RecordMetadata,
-    ValueAndTimestamp,
-    Window,
-    Windowed,
-)
+from ottla.engine.processors import Cancellable, Processor, ProcessorContext, PunctuationType
+from ottla.engine.records import Change, Record, RecordMetadata, ValueAndTimestamp, Window, Windowed
 from ottla.engine.stores import (
     KeyValueStore,
     SessionStore,
@@ -91,12 +79,7 @@ from ottla.streams.driver_topics import InputTopic, OutputTopic
 from ottla.streams.global_table import GlobalKTable
 from ottla.streams.grouped import KGroupedStream, KGroupedTable
 from ottla.streams.stream import KStream
-from ottla.streams.suppress import (
-    EMIT_EARLY,
-    SHUT_DOWN,
-    until_time_limit,
-    until_window_closes,
-)
+from ottla.streams.suppress import EMIT_EARLY, SHUT_DOWN, until_time_limit, until_window_closes
 from ottla.streams.table import KTable
 from ottla.streams.topology import Topology
 from ottla.streams.windowed import EmitStrategy, WindowedKStream

@@ -23,13 +23,7 @@ from ottla.sql.catalog import close_names
 from ottla.sql.engine.connect_client import connect_client
 from ottla.sql.engine.connector_configs import connector_config
 from ottla.sql.engine.descriptions import DescriptionContext
-from ottla.sql.engine.entities import (
-    Entity,
-    entity,
-    source_description,
-    warning,
-    with_warnings,
-)
+from ottla.sql.engine.entities import Entity, entity, source_description, warning, with_warnings
 from ottla.sql.ksql_config import CONNECT_TIMEOUT_MS, CONNECT_URL, KsqlConfig
 from ottla.sql.syntax.statement_mask import CONNECTOR_CLASS
 from ottla.sql.syntax.statements import (

@@ -18,13 +18,7 @@ from ottla.rows.formats.codec import codec_of
 from ottla.rows.formats.registry_format import RegistryFormat, no_registry
 from ottla.rows.schema import Column, FormatInfo, Role
 from ottla.rows.schema_inference import SchemaInferenceError, infer_columns
-from ottla.rows.schema_properties import (
-    INFERRED,
-    SCHEMA_ID,
-    SUBJECT,
-    Owner,
-    schema_properties,
-)
+from ottla.rows.schema_properties import INFERRED, SCHEMA_ID, SUBJECT, Owner, schema_properties
 from ottla.rows.types import SqlField
 from ottla.sql.catalog import DataSource, column_text
 from ottla.sql.definitions import (

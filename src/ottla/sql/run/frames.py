@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.rows.schema import (
-    DELETED,
-    ROWTIME,
-    WINDOW_BOUNDS,
-    WINDOWEND,
-    WINDOWSTART,
-    WindowKind,
-)
+from ottla.rows.schema import DELETED, ROWTIME, WINDOW_BOUNDS, WINDOWEND, WINDOWSTART, WindowKind
 from ottla.rows.types import spark_name
 from ottla.sql.plan.stages import (
     PlanNode,

@@ -20,13 +20,7 @@ from ottla.rows.types import spark_name
 from ottla.spark.checkpoints import Position, earliest_of
 from ottla.sql.comparable import has_map
 from ottla.sql.plan.stages import QueryStage, StageInput, StreamAggregateNode
-from ottla.sql.run.frames import (
-    member_text,
-    since_the_epoch,
-    timed,
-    window_bounds,
-    window_text,
-)
+from ottla.sql.run.frames import member_text, since_the_epoch, timed, window_bounds, window_text
 from ottla.sql.syntax.statements import Emit, WindowExpression
 
 if TYPE_CHECKING:

@@ -32,13 +32,7 @@ from ottla.sql.engine.query_result import (
     new_query_id,
 )
 from ottla.sql.insert import Inserts, Record, row_of_json
-from ottla.sql.ksql_config import (
-    AUTO_OFFSET_RESET,
-    PUSH_V2,
-    RANGE_SCANS,
-    TABLE_SCANS,
-    KsqlConfig,
-)
+from ottla.sql.ksql_config import AUTO_OFFSET_RESET, PUSH_V2, RANGE_SCANS, TABLE_SCANS, KsqlConfig
 from ottla.sql.plan.planner import plan_query
 from ottla.sql.plan.spark_pull import SparkPull, plan_spark_pull
 from ottla.sql.plan.stages import QueryPlan

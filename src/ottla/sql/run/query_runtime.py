@@ -7,13 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.queries.launcher import (
-    SHUFFLE,
-    QueryLauncher,
-    TriggerPolicy,
-    batch_writer,
-    briefly,
-)
+from ottla.queries.launcher import SHUFFLE, QueryLauncher, TriggerPolicy, batch_writer, briefly
 from ottla.queries.spark_provider import OwnSession
 from ottla.spark import source
 from ottla.spark.checkpoints import Position, QueryCheckpoint

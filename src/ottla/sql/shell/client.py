@@ -6,7 +6,6 @@ import http.client
 import json
 import ssl
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote, urlsplit
 
@@ -75,12 +74,7 @@ class StreamedRows:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from ottla.rows.errors import SqlError
@@ -46,12 +45,7 @@ class EmbeddedSqlServer:
         threading.Thread(target=self._run, name="ottla-sql-own", daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._closed = True
             serving, engine = self._serving, self._engine

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from ottla.engine.failures import StreamsError
@@ -231,12 +230,7 @@ class Application:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # The thread
