@@ -10,11 +10,11 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
 
 from ottla.connect.errors import ConfigException
 from ottla.connect.override_policy import override_policy_of
 from ottla.connect.validators import one_of_any_case
+from ottla.rest.listening_socket import first_listener
 
 DEFAULT_PORT: Final = 8083
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
@@ -80,21 +80,16 @@ class WorkerConfig:
     @property
     def listener(self) -> tuple[str, int]:
         """Host and port of the first listener: `http://:8083`, `https://127.0.0.1:0`."""
-        parts = self._first_listener
+        parts = first_listener(self.get("listeners"))
         return parts.hostname or "0.0.0.0", DEFAULT_PORT if parts.port is None else parts.port
 
     @property
     def scheme(self) -> str:
         """http or https: the scheme of the first listener, and of the advertised URL."""
-        parts = self._first_listener
+        parts = first_listener(self.get("listeners"))
         if parts.scheme not in ("http", "https"):
             raise ConfigException.of("listeners", parts.geturl(), "http or https, and no other")
         return parts.scheme
-
-    @property
-    def _first_listener(self) -> SplitResult:
-        first = self.get("listeners").split(",")[0].strip()
-        return urlsplit(first if "://" in first else f"http://{first}")
 
     def advertised(self, host: str, port: int) -> str:
         """host:port under which other workers reach this one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from typing import Final
+from urllib.parse import SplitResult, urlsplit
 
 BACKLOG: Final = 256
 
@@ -26,3 +27,9 @@ def url_of(host: str, port: int, *, secure: bool) -> str:
     """The server's URL; IPv6 addresses get brackets."""
     address = f"[{host}]" if ":" in host else host
     return f"{'https' if secure else 'http'}://{address}:{port}"
+
+
+def first_listener(listeners: str) -> SplitResult:
+    """The first URL of the setting `listeners`; the scheme is http by default."""
+    first = listeners.split(",")[0].strip()
+    return urlsplit(first if "://" in first else f"http://{first}")

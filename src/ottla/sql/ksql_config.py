@@ -5,14 +5,13 @@ The names are ksqlDB's, so that its properties files and the settings of its cli
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
 
+from ottla.rest.listening_socket import first_listener
 from ottla.rows.errors import SqlError
 from ottla.sql.catalog import did_you_mean
 from ottla.sql.definitions import (
@@ -25,6 +24,7 @@ from ottla.sql.definitions import (
 from ottla.sql.functions import MODULES
 from ottla.sql.functions.aggregates import LIST_LIMIT, SET_LIMIT
 from ottla.sql.plan.stages import CACHE_BYTES, cache_bytes
+from ottla.sql.user_folder import user_folder
 
 SERVICE_ID: Final = "ksql.service.id"
 BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
@@ -166,8 +166,7 @@ class KsqlConfig:
             return Path(self.get(STATE_DIR)).absolute()
         if self.get(QUERIES_FILE):
             return Path(HEADLESS_STATE_DIR).absolute()
-        state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-        return Path(state).expanduser() / "ottla" / "sql"
+        return user_folder() / "sql"
 
     def state_dir(self, cluster_id: str) -> Path:
         """The state directory of this service in this cluster. The cluster id is part of the path
@@ -214,7 +213,7 @@ class KsqlConfig:
     def listener_tls(self) -> dict[str, str] | None:
         """`ssl.*` of the listener; None for plain HTTP. As in ksqlDB these settings apply to the
         clients as well, unless there are `ksql.streams.ssl.*`."""
-        if _first_listener(self).scheme != "https":
+        if first_listener(self.get(LISTENERS)).scheme != "https":
             return None
         found = {name: value for name, value in self.properties.items() if name.startswith("ssl.")}
         value = found.pop("ssl.client.authentication", "") or found.get("ssl.client.auth", "")
@@ -246,18 +245,13 @@ def check_no_worker(settings: KsqlConfig) -> None:
 
 def listener(settings: KsqlConfig) -> tuple[str, int]:
     """Host and port of the first listener: `http://0.0.0.0:8088`."""
-    parts = _first_listener(settings)
+    parts = first_listener(settings.get(LISTENERS))
     if parts.scheme not in ("http", "https"):
         raise SqlError(
             f"listeners={parts.geturl()}: only http and https are supported.",
             remedy="listeners=http://127.0.0.1:8088, for example.",
         )
     return parts.hostname or "127.0.0.1", DEFAULT_PORT if parts.port is None else parts.port
-
-
-def _first_listener(settings: KsqlConfig) -> SplitResult:
-    first = settings.get(LISTENERS).split(",")[0].strip()
-    return urlsplit(first if "://" in first else f"http://{first}")
 
 
 def _plain_security(name: str) -> str:

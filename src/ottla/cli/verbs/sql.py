@@ -94,9 +94,9 @@ def sql(
     if context.invoked_subcommand is not None:
         return
     require_spark("ottla sql")
-    from ottla.sql.shell.files import history_file
     from ottla.sql.shell.screen import OutputFormat
     from ottla.sql.shell.shell import ShellOptions, run_shell
+    from ottla.sql.user_folder import user_folder
 
     if output.upper() not in list(OutputFormat):
         raise ToolError(f"--output {output}: tabular or json")
@@ -109,7 +109,7 @@ def sql(
         output=OutputFormat(output.upper()),
         properties=_pairs("--set", property_),
         variables=_pairs("--define", define),
-        history=history_file(),
+        history=user_folder() / "sql_history",
     )
     if server:
         raise typer.Exit(run_shell(_client_at(server, RestLogin(user, config)), options))

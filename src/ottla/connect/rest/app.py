@@ -30,7 +30,7 @@ from ottla.connect.loggers import LEVELS, Loggers
 from ottla.connect.plugin_catalog import PluginCatalog
 from ottla.connect.rest.forwarding import forward
 from ottla.connect.rest.requests import (
-    check_json,
+    check_json_request,
     empty,
     error_response,
     json_response,
@@ -117,7 +117,7 @@ class _ThreadedRoutes:
     def _endpoint(self, work: Work, threads: BlockingCallPool | None) -> Endpoint:
         async def answered(request: Request) -> Response:
             try:
-                check_json(request)
+                check_json_request(request)
                 body = await request_body(request, too_large)
                 if threads is None:
                     return work(request, body)

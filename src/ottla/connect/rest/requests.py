@@ -18,7 +18,7 @@ JSON: Final = "application/json"
 log = logging.getLogger("ottla.connect")
 
 
-def check_json(request: Request) -> None:
+def check_json_request(request: Request) -> None:
     """Raises ConnectRestException (415) if the Content-Type is anything else."""
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if kind != JSON and request.method in ("POST", "PUT", "PATCH"):

@@ -29,7 +29,13 @@ from ottla.sql.ksql_config import PUSH_QUERIES_MAX, check_property
 from ottla.sql.server.access import check_statements
 from ottla.sql.server.inserts import inserts_stream
 from ottla.sql.server.query_streams import QueryStreams, old_query, query_stream, websocket_query
-from ottla.sql.server.requests import error_response, json_body, json_response, mapping_in, text_in
+from ottla.sql.server.requests import (
+    error_response,
+    json_request,
+    json_response,
+    mapping_in,
+    text_in,
+)
 
 THREAD_NAME: Final = "ottla-sql-rest"
 THREADS_MAX: Final = 64
@@ -102,7 +108,7 @@ class _Server:
     # Statements and rows
 
     async def _ksql(self, request: Request) -> Response:
-        fields = await json_body(request)
+        fields = await json_request(request)
         text = text_in(fields, "ksql", "sql")
         after = fields.get("commandSequenceNumber")
 
@@ -136,7 +142,7 @@ class _Server:
         await websocket_query(socket, self._streams, self._threads)
 
     async def _close_query(self, request: Request) -> Response:
-        query_id = text_in(await json_body(request), "queryId")
+        query_id = text_in(await json_request(request), "queryId")
         if not await self._threads.run(self._engine.close_query, query_id):
             raise SqlError(
                 f"No query with id {query_id}",
@@ -147,7 +153,7 @@ class _Server:
 
     async def _terminate(self, request: Request) -> Response:
         """Terminate all queries, drop all sources, and delete the topics that the request names."""
-        fields = await json_body(request, b"{}")
+        fields = await json_request(request, b"{}")
         names = [str(pattern) for pattern in fields.get("deleteTopicList") or ()]
         number = await self._threads.run(_terminate_all, self._engine, names)
         status = current_status(

@@ -25,8 +25,8 @@ from ottla.sql.server.requests import (
     KSQL_JSON,
     PROTOBUF,
     as_sql_error,
-    json_body,
     json_object,
+    json_request,
     mapping_in,
     text_in,
 )
@@ -159,7 +159,7 @@ def _text() -> QueryStreamResponseWriter:
 
 
 async def query_stream(request: Request, streams: QueryStreams) -> Response:
-    fields = await json_body(request)
+    fields = await json_request(request)
     answer = await streams.open(
         text_in(fields, "sql", "ksql"),
         mapping_in(fields, "properties", "streamsProperties"),
@@ -177,7 +177,7 @@ async def query_stream(request: Request, streams: QueryStreams) -> Response:
 
 
 async def old_query(request: Request, streams: QueryStreams) -> Response:
-    fields = await json_body(request)
+    fields = await json_request(request)
     answer = await streams.open(
         text_in(fields, "ksql", "sql"),
         mapping_in(fields, "streamsProperties", "properties"),

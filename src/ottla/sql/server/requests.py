@@ -24,7 +24,7 @@ DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 log = logging.getLogger("ottla.sql")
 
 
-async def json_body(request: Request, empty: bytes = b"") -> dict[str, Any]:
+async def json_request(request: Request, empty: bytes = b"") -> dict[str, Any]:
     """The body as a JSON object; `empty` stands for an empty one."""
     return json_object(await request_body(request, _too_large) or empty)
 

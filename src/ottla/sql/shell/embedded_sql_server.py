@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from ottla.rows.errors import SqlError
 from ottla.sql.shell.client import KsqlRestClient, KsqlServerUnreachable
-from ottla.sql.shell.files import log_file, spark_log_file
+from ottla.sql.user_folder import user_folder
 
 if TYPE_CHECKING:
     from ottla.rest.hypercorn_server import HypercornServer
@@ -41,7 +41,7 @@ class EmbeddedSqlServer:
         self._trouble: Exception | None = None
 
     def __enter__(self) -> Self:
-        log_to(log_file())
+        log_to(user_folder() / "sql.log")
         threading.Thread(target=self._run, name="ottla-sql-own", daemon=True).start()
         return self
 
@@ -94,7 +94,9 @@ class EmbeddedSqlServer:
         settings = KsqlConfig({**self._settings, BOOTSTRAP_SERVERS: self._bootstrap})
         check_spark(settings)
         check_no_worker(settings)
-        engine = Engine(settings, QueryExecutor(settings, spark_log=_emptied(spark_log_file())))
+        engine = Engine(
+            settings, QueryExecutor(settings, spark_log=_emptied(user_folder() / "spark.log"))
+        )
         serving = HypercornServer(make_app(engine))
         with self._lock:
             if self._closed:
