@@ -8,7 +8,6 @@ sorted, because two spellings of one partition would be two partitions to compac
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +18,7 @@ from ottla.client.protocol.range_fetcher import OffsetRange
 from ottla.client.record import TopicPartition
 from ottla.connect.errors import ConnectException
 from ottla.connect.run.worker_context import WorkerContext
+from ottla.spark.checkpoints import write_json
 from ottla.spark.chunks import read_chunks
 from ottla.spark.limits import EARLIEST, LATEST
 from ottla.spark.options import ReadOptions, read_options
@@ -176,12 +176,7 @@ class FileOffsetBackingStore:
         everything = self._read()
         mine = {**everything.get(name, {}), **entries}
         everything[name] = {key: offset for key, offset in mine.items() if offset is not None}
-        draft = self._path.with_name(self._path.name + ".new")
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump(everything, file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
+        write_json(self._path, everything)
 
     def _read(self) -> dict[str, Any]:
         try:
