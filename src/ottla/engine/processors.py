@@ -19,13 +19,11 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.engine.record_batch import DeliverBatch
 from ottla.engine.records import AnyRecord, Record, RecordMetadata
-
-if TYPE_CHECKING:
-    from ottla.engine.task import StreamTask
+from ottla.engine.serde_config import SerdeConfig
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -81,6 +79,31 @@ class Cancellable:
         self.cancelled = True
 
 
+class ContextTask(Protocol):
+    """The task as its contexts see it."""
+
+    application_id: str
+    task_id: str
+    stream_time: int
+    caching: bool
+    numbers: dict[str, int]
+    serdes: SerdeConfig
+
+    def store(self, name: str) -> Any: ...
+
+    def schedule(
+        self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+    ) -> Cancellable: ...
+
+    def wall_clock_time(self) -> int: ...
+
+    def record_metadata(self) -> RecordMetadata | None: ...
+
+    def request_commit(self) -> None: ...
+
+    def on_commit(self, node: str, flush: Callable[[], None]) -> None: ...
+
+
 class ProcessorContext:
     """What a task offers to one of its nodes.
 
@@ -90,7 +113,7 @@ class ProcessorContext:
 
     def __init__(
         self,
-        host: StreamTask,
+        host: ContextTask,
         node: str,
         *,
         children: Mapping[str, Deliver],

@@ -10,14 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from ottla.connect.run.connector_status import ConnectorState, ConnectorStatus, TargetState
-
-if TYPE_CHECKING:
-    from ottla.connect.herder.herder import Herder
 
 CLOSE_S_MAX: Final = 60.0
 
@@ -70,14 +67,25 @@ class StartConnector(Protocol):
     ) -> RunningConnector: ...
 
 
+class ConnectorRunListener(Protocol):
+    """Gets what the running connectors report, to be written to the topics."""
+
+    def on_status(self, status: ConnectorStatus) -> None: ...
+
+    def on_task_configs(self, name: str, tasks: Sequence[Mapping[str, str]]) -> None: ...
+
+    def on_stopped(self, name: str, generation: int) -> None:
+        """The connector was stopped because it was revoked from this worker, or deleted."""
+
+
 class ConnectorReconciler:
     """`on_stopped` is called after a connector that this worker no longer owns has stopped."""
 
     def __init__(
-        self, start: StartConnector, herder: Herder, on_stopped: Callable[[], None]
+        self, start: StartConnector, listener: ConnectorRunListener, on_stopped: Callable[[], None]
     ) -> None:
         self._start = start
-        self._herder = herder
+        self._listener = listener
         self._on_stopped = on_stopped
         self._lock = threading.Lock()
         self._runs: dict[str, _ConnectorThread] = {}
@@ -114,7 +122,7 @@ class ConnectorReconciler:
             run.thread.join(CLOSE_S_MAX)
 
     def _new(self, name: str) -> _ConnectorThread:
-        run = self._runs[name] = _ConnectorThread(name, self._start, self._herder, self._remove)
+        run = self._runs[name] = _ConnectorThread(name, self._start, self._listener, self._remove)
         run.thread.start()
         return run
 
@@ -134,13 +142,13 @@ class _ConnectorThread:
         self,
         name: str,
         start: StartConnector,
-        herder: Herder,
+        listener: ConnectorRunListener,
         remove: Callable[[_ConnectorThread], bool],
     ) -> None:
         self.name = name
         self.desired: DesiredState | None = None
         self._start_connector = start
-        self._herder = herder
+        self._listener = listener
         self._remove = remove
         self._changed = threading.Condition()
         self._new = False
@@ -187,10 +195,10 @@ class _ConnectorThread:
         before, self._applied = self._applied, desired
         if desired is None:
             self._stop()
-            self._herder.on_stopped(self.name, before.generation if before else 0)
+            self._listener.on_stopped(self.name, before.generation if before else 0)
         elif desired.target is TargetState.STOPPED:
             self._stop()
-            self._herder.on_status(
+            self._listener.on_status(
                 ConnectorStatus(self.name, ConnectorState.STOPPED, generation=desired.generation)
             )
         elif before is not None and before.offset == desired.offset and self._running is not None:
@@ -212,8 +220,8 @@ class _ConnectorThread:
             ):
                 return  # a late report of an earlier run
             if self._running is not None and self._running.task_configs:
-                self._herder.on_task_configs(self.name, self._running.task_configs)
-            self._herder.on_status(status)
+                self._listener.on_task_configs(self.name, self._running.task_configs)
+            self._listener.on_status(status)
 
         self._running = self._start_connector(
             self.name,
@@ -223,7 +231,7 @@ class _ConnectorThread:
             on_state=on_status,
         )
         if self._running.task_configs:
-            self._herder.on_task_configs(self.name, self._running.task_configs)
+            self._listener.on_task_configs(self.name, self._running.task_configs)
 
     def _stop(self) -> None:
         running, self._running = self._running, None
@@ -237,4 +245,4 @@ class _ConnectorThread:
             status = ConnectorStatus(
                 self.name, ConnectorState.FAILED, trace, generation=desired.generation
             )
-            self._herder.on_status(status)
+            self._listener.on_status(status)

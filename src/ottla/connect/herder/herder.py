@@ -210,14 +210,12 @@ class Herder:
         with self._lock:
             self._statuses = cluster_status.fold_status_record(self._statuses, key, value)
 
-    # What the membership calls, on its thread
+    # WorkerRebalanceListener
 
     def owned(self) -> Collection[str]:
-        """The connectors that run here, or are being stopped."""
         return self._runs.names()
 
     def connectors(self) -> tuple[Collection[str], int]:
-        """All connectors of the cluster, and the offset of the config topic that this reflects."""
         found = self._configs
         return found.connectors.keys(), found.position
 
@@ -230,7 +228,6 @@ class Herder:
         self._update_runs()
 
     def on_lost(self) -> None:
-        """This worker is no longer a member: it owns nothing."""
         with self._lock:
             self._assigned = ()
         self._update_runs()
@@ -257,7 +254,7 @@ class Herder:
             }
             self._runs.set_desired(states)
 
-    # What the running connectors report, on their threads
+    # ConnectorRunListener, on the connectors' threads
 
     def on_status(self, status: ConnectorStatus) -> None:
         """Writes what has changed. Progress, which changes with every batch, is left out."""
@@ -301,7 +298,6 @@ class Herder:
         return {*self._statuses.tasks_of(name), *mine}
 
     def on_stopped(self, name: str, generation: int) -> None:
-        """The connector was stopped because it was revoked from this worker, or deleted."""
         if name in self._configs.connectors:
             self._unassigned(name, generation)
         else:

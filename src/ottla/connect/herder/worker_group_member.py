@@ -11,16 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ottla.client.group_member import Generation, GroupMember
 from ottla.connect.herder.assignment import WorkerAssignment, WorkerState, assign
 from ottla.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.connect.herder.herder import Herder
 
 PROTOCOL_TYPE: Final = "connect"
 PROTOCOL: Final = (
@@ -30,6 +27,21 @@ RETRY_S: Final = 0.5
 CLOSE_S_MAX: Final = 10.0
 
 log = logging.getLogger("ottla.connect")
+
+
+class WorkerRebalanceListener(Protocol):
+    """Implemented by the herder; called on the membership's thread."""
+
+    def owned(self) -> Collection[str]:
+        """The connectors that run here, or are being stopped."""
+
+    def connectors(self) -> tuple[Collection[str], int]:
+        """All connectors of the cluster, and the offset of the config topic that this reflects."""
+
+    def on_assigned(self, assignment: WorkerAssignment, generation: int) -> None: ...
+
+    def on_lost(self) -> None:
+        """This worker is no longer a member: it owns nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,7 @@ class MembershipView:
 class StandaloneMember:
     """The membership of a standalone worker: it leads, and owns every connector."""
 
-    def __init__(self, url: str, herder: Herder) -> None:
+    def __init__(self, url: str, herder: WorkerRebalanceListener) -> None:
         self._url = url
         self._herder = herder
         self.view = MembershipView()
@@ -71,7 +83,7 @@ class WorkerGroupMember:
         member: GroupMember,
         *,
         url: str,
-        herder: Herder,
+        herder: WorkerRebalanceListener,
         heartbeat_s: float,
         session_s: float,
         ready: Callable[[], bool],
