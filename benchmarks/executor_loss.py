@@ -5,9 +5,11 @@
 A standalone cluster of this machine: one worker, two executors with a core each. An application
 counts records by key and keeps the last value of each, in two tasks; a key takes about 50 bytes of
 state and its value. All keys are sent once, then again in a trickle of a few for each partition.
-Then an executor is killed (SIGKILL), as often as it says; Spark starts another. What is printed is
-how long batches take, before and behind that, and at the end whether each key was counted as often
-as it was sent. With `--s3` the state is on moto's server, with no shared disk.
+Then an executor is killed (SIGKILL) in the middle of a batch, as often as it says; Spark starts
+another. At every second kill its machine is lost: its host processes are killed, too, and all
+copies on the local disk that no process has open are deleted. What is printed is how long batches
+take, before and behind that, and at the end whether each key was counted as often as it was sent.
+With `--s3` the state is on moto's server, with no shared disk.
 """
 
 from __future__ import annotations
@@ -22,14 +24,17 @@ import sys
 import tempfile
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from ottla.engine.local_copy import UNUSED_S_MAX, delete_unused  # noqa: E402
 from ottla.engine.state_folder import StateFolder, joined, state_folder  # noqa: E402
-from ottla.streams import Bytes, Topology  # noqa: E402
+from ottla.streams import Bytes, KStream, Topology  # noqa: E402
 from ottla.streams.run.application import Application  # noqa: E402
 from ottla.testing import LocalCluster  # noqa: E402
 from s3_server import CREDENTIALS, s3_server, s3_uri  # noqa: E402
@@ -37,6 +42,7 @@ from spark_daemons import SHORT_LIVED, spark_cluster  # noqa: E402
 
 PATIENCE_S = 3600.0
 TRICKLE = 40
+TRICKLES = 8
 COUNT_BYTES = 8
 NO_COUNT = bytes(COUNT_BYTES)
 SPARK = {
@@ -75,9 +81,7 @@ def main() -> None:
             config["state.dir"] = place
         master = all_.enter_context(spark_cluster(folder, cores=2))
         topology = Topology(key=Bytes(), value=Bytes())
-        grouped = topology.stream("in").group_by_key()
-        counts = grouped.aggregate(lambda: NO_COUNT, add, store="counts")
-        counts.to_stream().map_values(lambda seen: seen[:COUNT_BYTES]).to("counted")
+        _count(topology)
         application = all_.enter_context(
             Application(
                 topology,
@@ -90,26 +94,44 @@ def main() -> None:
         )
         application.start()
         run = Run(application, broker, given.keys, given.value_bytes)
-        measure(run, given.kills, state_folder(joined(place, "loss", "0", "tasks")))
+        tasks = state_folder(joined(place, "loss", "0", "tasks"))
+        measure(run, given.kills, tasks, folder / "local")
 
 
-def add(_: bytes, value: bytes, seen: bytes) -> bytes:
+def _count(topology: Topology) -> None:
+    rows: KStream[bytes, bytes] = topology.stream("in")
+    counts = rows.group_by_key().aggregate(lambda: NO_COUNT, _add, store="counts")
+    counts.to_stream().map_values(lambda seen: seen[:COUNT_BYTES]).to("counted")
+
+
+def _add(_: bytes, value: bytes, seen: bytes) -> bytes:
     return (int.from_bytes(seen[:COUNT_BYTES]) + 1).to_bytes(COUNT_BYTES) + value
 
 
-def measure(run: Run, kills: int, tasks: StateFolder) -> None:
+def measure(run: Run, kills: int, tasks: StateFolder, local: Path) -> None:
     began = time.perf_counter()
     run.send(range(run.keys))
     run.await_counts()
     filled_s = round(time.perf_counter() - began, 1)
     _say("all keys", s=filled_s, keys=run.keys, state_mib=_size(tasks) >> 20)
     for number in range(kills + 1):
-        _say("trickle: from producer to reader", s=[run.trickle() for _ in range(8)])
+        _say("trickle: from producer to reader", s=[run.trickle() for _ in range(TRICKLES)])
         if number < kills:
-            killed = _executors()[0]
-            os.kill(killed, signal.SIGKILL)
-            _say("an executor was killed", s=run.trickle(), process=killed)
+            took_s = run.trickle(partial(_lose_executor, local if number % 2 else None))
+            _say("a machine was lost" if number % 2 else "an executor was killed", s=took_s)
     _say("all counts are right", keys=run.keys, records=sum(run.sent))
+
+
+def _lose_executor(lost_machine: Path | None) -> None:
+    time.sleep(random.uniform(0.5, 2.0))
+    killed = random.choice(_executors())
+    os.kill(killed, signal.SIGKILL)
+    if lost_machine is not None:
+        for host in _hosts(killed):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(host, signal.SIGKILL)
+        time.sleep(0.5)
+        delete_unused(lost_machine, time.time() + 2 * UNUSED_S_MAX)
 
 
 class Run:
@@ -128,10 +150,11 @@ class Run:
         self._value_bytes = value_bytes
         self._reader = self._reads()
 
-    def trickle(self) -> float:
+    def trickle(self, meanwhile: Callable[[], None] = lambda: None) -> float:
         """Seconds from the producer to the reader."""
         began = time.perf_counter()
         self.send([self._draw.randrange(self.keys) for _ in range(TRICKLE)])
+        meanwhile()
         self.await_counts()
         return round(time.perf_counter() - began, 2)
 
@@ -176,19 +199,37 @@ def _size(tasks: StateFolder) -> int:
 
 
 def _executors() -> list[int]:
-    """Kills processes of the cluster that this process has started."""
-    ours = {os.getpid()}
-    found: list[int] = []
-    processes = sorted(int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+    """Those of the cluster that this process has started."""
+    ours, processes = {os.getpid()}, _processes()
     for _ in range(3):
-        for process in processes:
+        ours |= {process.number for process in processes if process.parent in ours}
+    return [
+        process.number
+        for process in processes
+        if process.number in ours and b"CoarseGrainedExecutorBackend" in process.command
+    ]
+
+
+def _hosts(executor: int) -> list[int]:
+    prefix = f"streams-{executor}-"
+    return [process.number for process in _processes() if process.name.startswith(prefix)]
+
+
+class _Process(NamedTuple):
+    number: int
+    parent: int
+    name: str
+    command: bytes
+
+
+def _processes() -> list[_Process]:
+    found: list[_Process] = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
             with contextlib.suppress(OSError):
-                words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-                if int(words[1]) in ours and process not in ours:
-                    ours.add(process)
-                    command = Path(f"/proc/{process}/cmdline").read_bytes()
-                    if b"CoarseGrainedExecutorBackend" in command:
-                        found.append(process)
+                name, _, words = (path / "stat").read_text().partition("(")[2].rpartition(")")
+                command = (path / "cmdline").read_bytes()
+                found.append(_Process(int(path.name), int(words.split()[1]), name, command))
     return found
 
 

@@ -173,15 +173,19 @@ class ObjectFolder:
         return opened
 
     def put(self, name: str, write: Write) -> FolderEntry:
-        """Spools the file before it sends the first byte: if `write` failed in the middle of a
-        pyarrow stream, closing the stream would create a truncated object."""
+        """Spools the file before it sends the first byte, because a pyarrow stream can't be
+        abandoned: after an error it is closed, and what it has so far becomes an object."""
         with tempfile.SpooledTemporaryFile(SPOOLED_BYTES_MAX) as whole:
             write(whole)
             size = whole.tell()
             whole.seek(0)
-            with self._system.open_output_stream(f"{self._path}/{name}") as out:
-                while data := whole.read(COPY_BYTES):
-                    out.write(data)
+            try:
+                with self._system.open_output_stream(f"{self._path}/{name}") as out:
+                    while data := whole.read(COPY_BYTES):
+                        out.write(data)
+            except BaseException:
+                self.delete(name)
+                raise
         return FolderEntry(name, size)
 
     def delete(self, name: str) -> None:

@@ -33,6 +33,7 @@ def connect_to_task_host(name: str, plan: bytes) -> TaskClient:
     address = f"streams-{owner}-{name}"
 
     def serve(ready: int) -> None:
+        host_process.exit_with(owner)
         server = TaskServer(digest, plan)
         host_process.serve(address, server.answer, owner=owner, ready=ready)
         server.close()
