@@ -5,11 +5,11 @@
 A standalone cluster of this machine: one worker, two executors with a core each. An application
 counts records by key and keeps the last value of each, in two tasks; a key takes about 50 bytes of
 state and its value. All keys are sent once, then again in a trickle of a few for each partition.
-Then an executor is killed (SIGKILL) in the middle of a batch, as often as it says; Spark starts
-another. At every second kill its machine is lost: its host processes are killed, too, and all
-copies on the local disk that no process has open are deleted. What is printed is how long batches
-take, before and behind that, and at the end whether each key was counted as often as it was sent.
-With `--s3` the state is on moto's server, with no shared disk.
+Then, in turn, one executor is lost (SIGKILL at some moment of a batch; Spark starts another), or
+its machine (its host processes are killed, too, and the local copies that no process has open are
+deleted), or both machines. What is printed is how long batches take, before and behind that, and at
+the end whether each key was counted as often as it was sent. With `--s3` the state is on moto's
+server, with no shared disk.
 """
 
 from __future__ import annotations
@@ -117,21 +117,33 @@ def measure(run: Run, kills: int, tasks: StateFolder, local: Path) -> None:
     for number in range(kills + 1):
         _say("trickle: from producer to reader", s=[run.trickle() for _ in range(TRICKLES)])
         if number < kills:
-            took_s = run.trickle(partial(_lose_executor, local if number % 2 else None))
-            _say("a machine was lost" if number % 2 else "an executor was killed", s=took_s)
+            loss = list(LOSSES)[number % len(LOSSES)]
+            _say(loss, s=run.trickle(partial(LOSSES[loss], local)))
     _say("all counts are right", keys=run.keys, records=sum(run.sent))
 
 
-def _lose_executor(lost_machine: Path | None) -> None:
-    time.sleep(random.uniform(0.5, 2.0))
-    killed = random.choice(_executors())
-    os.kill(killed, signal.SIGKILL)
-    if lost_machine is not None:
-        for host in _hosts(killed):
+def _lose_executor(_: Path) -> None:
+    time.sleep(random.uniform(0.2, 2.0))
+    os.kill(random.choice(_executors()), signal.SIGKILL)
+
+
+def _lose_machine(local: Path, count: int = 1) -> None:
+    time.sleep(random.uniform(0.2, 2.0))
+    executors = _executors()
+    for executor in random.sample(executors, min(count, len(executors))):
+        hosts = _hosts(executor)
+        for process in (executor, *hosts):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(host, signal.SIGKILL)
-        time.sleep(0.5)
-        delete_unused(lost_machine, time.time() + 2 * UNUSED_S_MAX)
+                os.kill(process, signal.SIGKILL)
+    time.sleep(0.2)
+    delete_unused(local, time.time() + 2 * UNUSED_S_MAX)
+
+
+LOSSES: dict[str, Callable[[Path], None]] = {
+    "one executor is lost": _lose_executor,
+    "one machine is lost": _lose_machine,
+    "both machines are lost": partial(_lose_machine, count=2),
+}
 
 
 class Run:

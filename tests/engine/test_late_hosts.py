@@ -10,21 +10,23 @@ import random
 import threading
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Final, cast
 
 import host_child
 import pytest
 from killed_hosts import in_files
 
 from ottla.engine import task_host
-from ottla.engine.state_folder import FolderEntry, Write
-from ottla.engine.task_files import TaskFiles
+from ottla.engine.state_folder import FolderEntry, StateFolder, Write
+from ottla.engine.task_files import TaskFiles, delete_obsolete_files
 from ottla.engine.task_host import TaskHost
 
-BATCHES = 25
-LATE_MAX = 3
-GIVEN_UP = 0.08
+BATCHES: Final = 25
+LATE_MAX: Final = 3
+GIVEN_UP: Final = 0.08
 """The probability, at a step, that Spark gives up the attempt."""
+RESTARTED: Final = 0.3
+"""The probability that it was the driver that died."""
 
 
 class Attempt(threading.Thread):
@@ -87,6 +89,22 @@ class SharedFolder:
         _pause()
         self._data.pop(name, None)
 
+    def names(self) -> list[str]:
+        return list(self._data)
+
+
+class ParentFolder:
+    """The parent of one folder."""
+
+    def __init__(self, child: Any) -> None:
+        self._child = child
+
+    def names(self) -> list[str]:
+        return ["0"]
+
+    def child(self, _: str) -> Any:
+        return self._child
+
 
 def _pause() -> None:
     attempt = threading.current_thread()
@@ -132,11 +150,14 @@ def test_late_hosts_lose_and_double_nothing(
             current = begin(current.batch + 1)
         elif len(late) < LATE_MAX and draw.random() < GIVEN_UP:
             late.append(current)
+            if draw.random() < RESTARTED:
+                query = cast(StateFolder, ParentFolder(ParentFolder(shared)))
+                delete_obsolete_files(query, "0", current.batch - 1)
             current = begin(current.batch)
     for attempt in late:
         while not attempt.done:
             attempt.step()
-    files = TaskFiles(shared)  # type: ignore[arg-type]
+    files = TaskFiles(cast(StateFolder, shared))
     assert in_files(files, BATCHES - 1) == host_child.counts_behind(BATCHES - 1)
     assert len(shared.files()) < 20
     for host in hosts:

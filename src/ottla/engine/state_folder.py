@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DRAFT: Final = ".new-"
 SPOOLED_BYTES_MAX: Final = 16 * 1024 * 1024
 COPY_BYTES: Final = 8 * 1024 * 1024
-READ_BYTES: Final = 1024 * 1024
+READ_BYTES: Final = 8 * 1024 * 1024
 
 Write = Callable[[IO[bytes]], None]
 
