@@ -113,7 +113,7 @@ def _pause() -> None:
 
 
 @pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_late_hosts_lose_and_double_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, on_disk: bool
 ) -> None:

@@ -78,6 +78,26 @@ def test_a_put_during_a_scan_hides_no_cell(copies: LocalCopies) -> None:
     copies.close()
 
 
+def test_the_last_value_of_a_cell_counts_in_a_bulk_load(copies: LocalCopies) -> None:
+    """Files follow one another, and a restore from topics mixes the stores."""
+    draw, model, changes = random.Random(5), dict[tuple[str, bytes], bytes | None](), []
+    for number in range(50_000):
+        place = draw.choice("ab"), b"%d" % draw.randrange(9_000)
+        value = None if draw.random() < 0.2 else b"%d" % number
+        changes.append((*place, value))
+        model[place] = value
+    copy = copies.of("state", 0)
+    copy.fill(changes)
+    for store in "ab":
+        found = {(store, key): value for key, value in copy.open(store).items()}
+        assert found == {
+            place: value
+            for place, value in model.items()
+            if place[0] == store and value is not None
+        }
+    copies.close()
+
+
 def test_a_copy_resumes_at_its_mark_and_forgets_later_changes(
     copies: LocalCopies, tmp_path: Path
 ) -> None:

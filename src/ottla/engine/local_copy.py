@@ -22,7 +22,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -45,6 +45,7 @@ UNUSED_S_MAX: Final = 24 * 3600.0
 MARK: Final = b"\0"
 BETWEEN: Final = b"\0"
 BEHIND: Final = b"\1"
+_place: Final = itemgetter(0, 1)
 
 
 class LocalCopies:
@@ -134,17 +135,18 @@ class LocalCopy:
         unlogged: Any = WriteOptions()
         unlogged.disable_wal = True
         self._db.set_options({"disable_auto_compactions": "true"})
-        for store, some in groupby(cells, itemgetter(0)):
-            prefix = self.open(store).prefix
-            while portion := list(islice(some, FILL_CELLS)):
-                portion.sort(key=itemgetter(1))  # stable: the last value of a key still wins
-                batch = WriteBatch(raw_mode=True)
-                for _, key, value in portion:
-                    if value is None:
-                        batch.delete(prefix + key)
-                    else:
-                        batch.put(prefix + key, value)
-                self._db.write(batch, unlogged)
+        left, last, prefix = iter(cells), None, b""
+        while some := list(islice(left, FILL_CELLS)):
+            some.sort(key=_place)  # stable: the last value of a cell still wins
+            batch = WriteBatch(raw_mode=True)
+            for store, key, value in some:
+                if store != last:
+                    last, prefix = store, self.open(store).prefix
+                if value is None:
+                    batch.delete(prefix + key)
+                else:
+                    batch.put(prefix + key, value)
+            self._db.write(batch, unlogged)
         self._db.flush()
         self._db.set_options({"disable_auto_compactions": "false"})
 

@@ -27,6 +27,7 @@ DRAFT: Final = ".new-"
 SPOOLED_BYTES_MAX: Final = 16 * 1024 * 1024
 COPY_BYTES: Final = 8 * 1024 * 1024
 READ_BYTES: Final = 8 * 1024 * 1024
+S3_SILENCE_S: Final = 60
 
 Write = Callable[[IO[bytes]], None]
 
@@ -217,6 +218,11 @@ def _file_system(root: str) -> tuple[fs.FileSystem, str]:
     from pyarrow import fs
 
     system, bucket = fs.FileSystem.from_uri(root)
+    if system.type_name == "s3":
+        # A URI can't have timeouts. Amazon's client gives up a request after 3 s of silence: a busy
+        # server takes longer to complete an upload of 500 MB, or to find a place in that object.
+        remade, (options,) = system.__reduce__()
+        system = remade({**options, "request_timeout": S3_SILENCE_S})
     return system, bucket
 
 
