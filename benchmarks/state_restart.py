@@ -10,7 +10,7 @@ B, values of 50 B), then updates of random keys in a few batches, then restarts:
 
 With `--at-once` the keys are not sent in batches: one first file is written, in the order in which
 they would have come. A host whose state is on disk writes it in the order of its keys, which is
-read with a quarter of the CPU time.
+read with about half of the CPU time.
 """
 
 from __future__ import annotations

@@ -156,6 +156,26 @@ def test_the_host_ends_with_its_keeper_even_during_a_call(name: str) -> None:
         owner_process.wait()
 
 
+def test_a_busy_host_ends_with_its_owner(name: str) -> None:
+    owner = subprocess.Popen(["sleep", "600"])
+
+    def serve(ready: int) -> None:
+        host_process.exit_with(owner.pid)
+        host_process.serve(name, lambda *_: signal.pause(), owner=owner.pid, ready=ready)
+
+    try:
+        with connect_or_start(name, fork_host(serve)) as line:
+            wait = ends(line.peer)
+            line.send("for ever")
+            assert not line.has_message(within_s=0.1)
+            owner.kill()
+            owner.wait()
+            wait()
+    finally:
+        owner.kill()
+        owner.wait()
+
+
 def test_an_idle_host_ends(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_process, "IDLE_S_MAX", 0.2)
     with connect_or_start(name, counting(name)) as line:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import socket
 import time
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -12,12 +14,16 @@ import host_child
 import pytest
 from killed_hosts import exit_code, in_files
 
-from ottla.engine.local_copy import LocalCopies, LocalCopy, delete_unused
+from ottla.engine.host_process import FinalAnswer, HostConnection
+from ottla.engine.local_copy import UNUSED_S_MAX, LocalCopies, LocalCopy, delete_unused
+from ottla.engine.packed_rows import pack_input_rows
 from ottla.engine.segments import StoreSegments
 from ottla.engine.state_folder import LocalFolder
 from ottla.engine.task_files import TaskFiles
 from ottla.engine.task_host import TaskHost
+from ottla.engine.task_server import TaskServer
 from ottla.engine.windowed_serdes import LONG
+from ottla.spark.chunk_processor import pickled
 
 
 @pytest.fixture
@@ -69,6 +75,26 @@ def test_a_put_during_a_scan_hides_no_cell(copies: LocalCopies) -> None:
         cells.put(b"9", b"new")
         seen.append(key)
     assert seen == [b"%d" % number for number in range(10)]
+    copies.close()
+
+
+def test_the_last_value_of_a_cell_counts_in_a_bulk_load(copies: LocalCopies) -> None:
+    """Files follow one another, and a restore from topics mixes the stores."""
+    draw, model, changes = random.Random(5), dict[tuple[str, bytes], bytes | None](), []
+    for number in range(50_000):
+        place = draw.choice("ab"), b"%d" % draw.randrange(9_000)
+        value = None if draw.random() < 0.2 else b"%d" % number
+        changes.append((*place, value))
+        model[place] = value
+    copy = copies.of("state", 0)
+    copy.fill(changes)
+    for store in "ab":
+        found = {(store, key): value for key, value in copy.open(store).items()}
+        assert found == {
+            place: value
+            for place, value in model.items()
+            if place[0] == store and value is not None
+        }
     copies.close()
 
 
@@ -131,6 +157,31 @@ def test_copies_unused_for_a_day_are_deleted(copies: LocalCopies, tmp_path: Path
     assert len(list(local.iterdir())) == 1
     used.commit("a" * 16)
     copies.close()
+
+
+def test_a_copy_in_use_for_more_than_a_day_survives_its_process(
+    copies: LocalCopies, tmp_path: Path
+) -> None:
+    copy = copies.of("state", 0)
+    (lock,) = tmp_path.glob("local/*/*.lock")
+    os.utime(lock, (0, 0))  # it was opened long ago
+    copy.commit("a" * 16)
+    assert lock.stat().st_mtime > time.time() - UNUSED_S_MAX
+    copies.close()
+
+
+def test_a_host_with_another_plan_leaves_its_copy_to_the_next(tmp_path: Path) -> None:
+    folder, line = str(tmp_path / "state"), HostConnection(socket.socket())
+    server = TaskServer("digest", pickled(host_child.plan_on_disk(tmp_path / "local")))
+    for batch in range(3):
+        cell = pack_input_rows(host_child.rows_in("word"))
+        said, _ = server.answer(("run", folder, batch, 0, [cell]), line)
+        assert said == "done"
+    assert isinstance(server.answer(("has", "another"), line), FinalAnswer)
+    copies = LocalCopies(str(tmp_path / "local"))
+    assert copies.of(folder, 0).file_id is not None
+    copies.close()
+    line.close()
 
 
 def test_expired_windows_on_disk_are_removed_by_a_scan(copies: LocalCopies) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import tempfile
 from collections import Counter
+from itertools import count
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import IO
@@ -56,6 +58,23 @@ def test_an_object_exists_whole_or_not_at_all(place: str) -> None:
     folder.delete("one")
     folder.delete("one")
     assert folder.files() == []
+
+
+def test_an_upload_that_fails_leaves_no_object(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state file is on this machine then, and its disk fails in the middle."""
+    read, reads = tempfile.SpooledTemporaryFile.read, count()
+
+    def failing(file: tempfile.SpooledTemporaryFile[bytes], size: int = -1) -> bytes:
+        if next(reads) == 2:
+            raise OSError("Input/output error")
+        return read(file, size)
+
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "read", failing)
+    monkeypatch.setattr("ottla.engine.state_folder.COPY_BYTES", 4)
+    folder = state_folder(place)
+    with pytest.raises(OSError, match="Input/output error"):
+        folder.put("one", lambda file: file.write(b"0123456789ab") and None)
+    assert folder.names() == []
 
 
 def test_state_of_other_queries_is_removed(place: str) -> None:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 DRAFT: Final = ".new-"
 SPOOLED_BYTES_MAX: Final = 16 * 1024 * 1024
 COPY_BYTES: Final = 8 * 1024 * 1024
-READ_BYTES: Final = 1024 * 1024
+READ_BYTES: Final = 8 * 1024 * 1024
+S3_SILENCE_S: Final = 60
 
 Write = Callable[[IO[bytes]], None]
 
@@ -173,15 +174,19 @@ class ObjectFolder:
         return opened
 
     def put(self, name: str, write: Write) -> FolderEntry:
-        """Spools the file before it sends the first byte: if `write` failed in the middle of a
-        pyarrow stream, closing the stream would create a truncated object."""
+        """Spools the file before it sends the first byte, because a pyarrow stream can't be
+        abandoned: after an error it is closed, and what it has so far becomes an object."""
         with tempfile.SpooledTemporaryFile(SPOOLED_BYTES_MAX) as whole:
             write(whole)
             size = whole.tell()
             whole.seek(0)
-            with self._system.open_output_stream(f"{self._path}/{name}") as out:
-                while data := whole.read(COPY_BYTES):
-                    out.write(data)
+            try:
+                with self._system.open_output_stream(f"{self._path}/{name}") as out:
+                    while data := whole.read(COPY_BYTES):
+                        out.write(data)
+            except BaseException:
+                self.delete(name)
+                raise
         return FolderEntry(name, size)
 
     def delete(self, name: str) -> None:
@@ -213,6 +218,11 @@ def _file_system(root: str) -> tuple[fs.FileSystem, str]:
     from pyarrow import fs
 
     system, bucket = fs.FileSystem.from_uri(root)
+    if system.type_name == "s3":
+        # A URI can't have timeouts. Amazon's client gives up a request after 3 s of silence: a busy
+        # server takes longer to complete an upload of 500 MB, or to find a place in that object.
+        remade, (options,) = system.__reduce__()
+        system = remade({**options, "request_timeout": S3_SILENCE_S})
     return system, bucket
 
 

@@ -8,12 +8,16 @@ there are few files, and overwritten values disappear.
 
 Spark can rerun only its current batch, from the state before it. So the files that a batch merged
 must survive until the next batch begins. The files of several attempts at one batch also stay until
-then; the attempt that wrote last wins.
+then, because a host can't know which of them Spark has accepted; the attempt that wrote last wins.
+
+A host may be late: Spark has given up its executor, another host has the task, and batches later
+this one writes its file and deletes what it takes for obsolete. So hosts delete only files that no
+recent file, whoever wrote it, stands on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain, repeat
 from typing import IO, Final, cast
@@ -59,16 +63,17 @@ class TaskFiles:
                 " application's state directory, and the state is restored from topics."
             )
         there = [file for file in there if file.last != batch]  # of an earlier attempt
-        by_id = {file.id: file for file in there}
+        last = max((file.last for file in there), default=-1)
         found: list[StateFile] = []
-        next_one = max(there, key=lambda file: file.last, default=None)
-        while next_one is not None:
-            found.append(next_one)
-            after = next_one.after
-            if after != NOTHING and after not in by_id:
-                raise self._damaged(f"no file has batch {next_one.first - 1}")
-            next_one = by_id.get(after)
-        return found[::-1]
+        for newest in there:
+            if newest.last == last:
+                found = _chain(newest, there)
+                if found[0].after == NOTHING:
+                    return found
+        # A late attempt's chain may lack a file, but not that of the attempt that was accepted.
+        if found:
+            raise self._damaged(f"no file has batch {found[0].first - 1}")
+        return []
 
     def newer(self, behind: str, files: list[StateFile]) -> list[StateFile] | None:
         """The files that lead from the state after the file with the id `behind` to the state of
@@ -121,7 +126,7 @@ class TaskFiles:
             made = self._put_small(batch, remaining[-1], changes, merged)
         else:
             made = self._put_large(batch, remaining[-1], changes, merged)
-        self._tidy(batch, {file.name for file in (*before, made)})
+        self._tidy(before)
         return [*remaining, made]
 
     def _put_small(
@@ -179,10 +184,14 @@ class TaskFiles:
         self._lines[file.id] = head["line"]
         return head
 
-    def _tidy(self, batch: int, needed: Collection[str]) -> None:
-        """Deletes what the previous batch merged, and what earlier attempts at this one left."""
-        for file in self._all():
-            if file.last <= batch and file.name not in needed:
+    def _tidy(self, before: list[StateFile]) -> None:
+        """Deletes what the previous batch merged, and what attempts at earlier batches left: all
+        files but those since the last batch before, and what these stand on."""
+        there, last = self._all(), before[-1].last if before else 0
+        recent = [file for file in there if file.last >= last]
+        needed = {file.id for newest in recent for file in _chain(newest, there)}
+        for file in there:
+            if file.id not in needed:
                 self._folder.delete(file.name)
 
     def _all(self) -> list[StateFile]:
@@ -200,6 +209,15 @@ class TaskFiles:
             f"The task state in {self._folder} is incomplete: {what}. Delete the application's"
             " state directory, and the state is restored from topics."
         )
+
+
+def _chain(newest: StateFile, there: Iterable[StateFile]) -> list[StateFile]:
+    """The file and its predecessors, oldest first, as far as they are there."""
+    by_id = {file.id: file for file in there}
+    found = [newest]
+    while (older := by_id.get(found[-1].after)) is not None:
+        found.append(older)
+    return found[::-1]
 
 
 def delete_obsolete_files(folder: StateFolder, query: str, done: int) -> None:

@@ -184,8 +184,9 @@ class TaskHost:
         left = iter(self._plan.restored_cells(number))
         while some := list(islice(left, WEIGHED_CELLS)):
             made.put(some)
-            if made.copy is None and self._memory(made) > self._memory_bytes_max:
+            if self._memory(made) > self._memory_bytes_max:
                 made.move_to(self._copies.of(folder, number))
+                made.put(left)
         made.unwritten = any(True for cells in made.cells.values() for _ in cells.items())
         return made
 

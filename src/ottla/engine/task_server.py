@@ -33,6 +33,7 @@ def connect_to_task_host(name: str, plan: bytes) -> TaskClient:
     address = f"streams-{owner}-{name}"
 
     def serve(ready: int) -> None:
+        host_process.exit_with(owner)
         server = TaskServer(digest, plan)
         host_process.serve(address, server.answer, owner=owner, ready=ready)
         server.close()
@@ -92,10 +93,11 @@ class TaskServer:
 
     def answer(self, words: Sequence[Any], line: HostConnection) -> Any:
         verb, *arguments = words
-        if verb == "has":
-            return arguments == [self._digest] or FinalAnswer(False)
-        if verb == "end":
-            return FinalAnswer()
+        if verb == "has" and arguments == [self._digest]:
+            return True
+        if verb in ("has", "end"):
+            self.close()  # before the answer: the next host starts after it, and needs the copies
+            return FinalAnswer(False)
         try:
             if self._task_host is None:
                 self._task_host = TaskHost(unpickled(self._plan))

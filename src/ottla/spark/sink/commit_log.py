@@ -13,7 +13,7 @@ entry and ends them. A transaction without an entry never commits.
               read the commit log    another run has taken over: stop
               DescribeTransactions   all are open, with the producer ids of these tasks
               AddOffsetsToTxn, TxnOffsetCommit, EndTxn                              the commit point
-              EndTxn for each task
+              EndTxn for each task; earlier attempts of these tasks are aborted
 
 A new run takes over before it writes: the first of its tasks becomes the committer, so that no
 driver of an earlier run can commit any more. It ends open transactions (commits those of the last
@@ -32,7 +32,7 @@ from __future__ import annotations
 import json
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -208,16 +208,8 @@ class CommitLog:
     def abort_before(self, *, task: int, attempt: int) -> None:
         """Aborts what earlier attempts of a task have left open in the uncommitted batch:
         otherwise read_committed consumers would wait for the timeout."""
-        free_slot = self.read().free_slot
-        ids = [self._identity.task(free_slot, task, earlier) for earlier in range(attempt)]
-        found = describe_transactions(self._cluster, ids) if ids else {}
-        for transactional_id, transaction in found.items():
-            if transaction.state == ONGOING:
-                self._abort_one(
-                    ProducerIdAndEpoch(
-                        transactional_id, transaction.producer_id, transaction.producer_epoch
-                    )
-                )
+        for producer in self._replaced_attempts(self.read().free_slot, [(task, attempt)]):
+            self._abort_one(producer)
 
     def commit(
         self,
@@ -240,6 +232,7 @@ class CommitLog:
             if transaction.producer is not None
         )
         topic = next((transaction.topic for transaction in transactions if transaction.topic), "")
+        replaced: list[ProducerIdAndEpoch] = []
         for _ in range(TRIES_MAX):
             committer = self._become_committer()
             state = self.read()
@@ -255,6 +248,8 @@ class CommitLog:
                     self._identity.task(state.free_slot, task, attempt) for task, attempt in writers
                 }
                 self._check_open(batch, producers)
+                # Read before the commit point: later, their ids may belong to another run.
+                replaced = self._replaced_attempts(state.free_slot, writers)
                 new = replace(
                     state,
                     batch=batch,
@@ -269,6 +264,8 @@ class CommitLog:
             raise _restless(self._identity)
         # Phase two. The entry is durable: if this fails, the next take-over repeats it.
         end_transactions(self._cluster, producers, commit=True)
+        for producer in replaced:
+            self._abort_one(producer)
 
     def abort(self, *, batch: int, run: str, transactions: Iterable[TaskTransaction]) -> None:
         """Aborts the transactions of a failed batch instead of waiting for their timeout.
@@ -357,13 +354,7 @@ class CommitLog:
             self._identity.task(state.slot, task, attempt) for task, attempt in state.writers
         }
         found = self._probe(committed)
-        is_open = [
-            ProducerIdAndEpoch(
-                transactional_id, transaction.producer_id, transaction.producer_epoch
-            )
-            for transactional_id, transaction in found.items()
-            if transaction.state == ONGOING
-        ]
+        is_open = _ongoing(found)
         for producer in is_open:
             if producer.transactional_id not in committed:
                 self._abort_one(producer)
@@ -429,6 +420,18 @@ class CommitLog:
             if all(transaction.state == UNKNOWN for transaction in some.values()):
                 break
         return found
+
+    def _replaced_attempts(
+        self, slot: int, writers: Iterable[tuple[int, int]]
+    ) -> list[ProducerIdAndEpoch]:
+        """The open transactions of attempts before those of the writers: of a lost executor, say.
+        If nobody aborts them, read_committed readers wait for their timeout."""
+        ids = [
+            self._identity.task(slot, task, earlier)
+            for task, attempt in writers
+            for earlier in range(attempt)
+        ]
+        return _ongoing(describe_transactions(self._cluster, ids)) if ids else []
 
     def _check_open(self, batch: int, producers: Sequence[ProducerIdAndEpoch]) -> None:
         ids = [producer.transactional_id for producer in producers]
@@ -513,6 +516,14 @@ class CommitLog:
                         )
                         newest = max(newest, state, key=lambda entry: entry.number)
         return newest
+
+
+def _ongoing(found: Mapping[str, TransactionStatus]) -> list[ProducerIdAndEpoch]:
+    return [
+        ProducerIdAndEpoch(transactional_id, transaction.producer_id, transaction.producer_epoch)
+        for transactional_id, transaction in found.items()
+        if transaction.state == ONGOING
+    ]
 
 
 def _next_generation(state: CommitEntry, above: int) -> CommitEntry:
