@@ -5,6 +5,7 @@ The key of a record is None or a tuple of its key columns, inside a `Windowed` i
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import struct
@@ -232,7 +233,7 @@ class StoreKeySerde(Serde[tuple[Any, ...]]):
     ) -> Sequence[bytes | None]:
         if set(map(type, values)) == {tuple}:
             keys = cast(Sequence[tuple[Any, ...]], values)
-            if set(map(len, keys)) == {1} and {type(single) for (single,) in keys} == {str}:
+            with contextlib.suppress(AttributeError, ValueError):  # not a text, not one column
                 return [b"s" + single.encode() for (single,) in keys]
         return super().serialize_batch(topic, values)
 
