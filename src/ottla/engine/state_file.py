@@ -84,7 +84,8 @@ def write(file: IO[bytes], head: StateFileHeader, changes: Iterable[CellChange])
     pickler.fast = True  # no memo: hardly an object is in a portion twice
     for store, some in groupby(changes, itemgetter(0)):
         while portion := list(islice(some, PORTION)):
-            _, keys, values = zip(*portion, strict=True)
+            # Not zip(*portion), which takes twice as long for a few thousand cells.
+            keys, values = list(map(itemgetter(1), portion)), list(map(itemgetter(2), portion))
             pickler.dump((store, keys, values))
     pickler.dump(())
 

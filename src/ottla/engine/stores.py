@@ -425,7 +425,7 @@ class WindowStore(Generic[K, V]):
 
     def fetch_around(
         self, keys: Sequence[K], times: Sequence[int], before_ms: int, after_ms: int
-    ) -> tuple[list[int], list[int], list[V]]:
+    ) -> tuple[list[int], list[int], Sequence[V]]:
         """`fetch_all` for each key, from `before_ms` before its time to `after_ms` behind it: for
         each value the index of its key, its start, and the value itself."""
         oldest_ms, newest_ms = max(self._segments.oldest_ms, 0), self._segments.newest_ms

@@ -25,6 +25,7 @@ from ottla.client.serde import Serde
 from ottla.engine.records import Window, Windowed
 from ottla.rows.formats.arrow import arrow_type
 from ottla.rows.formats.codec import Codec, codec_of
+from ottla.rows.formats.json import JsonFormat
 from ottla.rows.formats.registry_format import registry_of
 from ottla.rows.formats.windows import WindowKeys
 from ottla.rows.schema import Column, Layout
@@ -119,8 +120,10 @@ class ColumnsSerde(Serde[Any]):
     def write_rows(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[bytes | None] | None:
         """The rows' bytes; None if a row is not of the columns' types."""
         if not self._writes_columns or len(rows) < WRITTEN_MIN:
-            write = self.half.write_row
-            return [write(row) for row in rows]
+            half = self.half
+            if isinstance(half, JsonFormat):
+                return half.write_rows(rows)
+            return [half.write_row(row) for row in rows]
         try:
             columns = [
                 pa.array(values, arrow_type(column.type))
