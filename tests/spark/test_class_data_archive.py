@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from ottla.spark.class_data_archive import _descendants
+from ottla.spark.class_data_archive import _clear_work, _descendants, _work_prefix
 
 START = """
 import time
@@ -43,3 +43,12 @@ def test_the_background_process_ends_with_its_parent(tmp_path: Path) -> None:
     while left := [pid for pid in (maker, *java) if is_alive(pid)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
+
+
+def test_a_maker_deletes_only_what_an_earlier_one_of_its_archive_has_left(tmp_path: Path) -> None:
+    """Environments with other jars have other archives, which may be in the making."""
+    mine, other = tmp_path / "spark-java17-1.jsa", tmp_path / "spark-java17-2.jsa"
+    for path in (mine, other):
+        Path(tmp_path, f"{_work_prefix(path)}x", "part").mkdir(parents=True)
+    _clear_work(mine)
+    assert [left.name for left in tmp_path.iterdir()] == [f"{_work_prefix(other)}x"]

@@ -34,6 +34,12 @@ class Cells(Protocol):
     def put_all(self, cells: Sequence[tuple[bytes, bytes | None]]) -> None:
         """`put` for each, in order."""
 
+    def put_new(
+        self, cells: Sequence[tuple[bytes, bytes]], stems: Sequence[bytes], behind: int
+    ) -> None:
+        """`put_all` for cells that are not there yet. The key of each is its stem and `behind`
+        bytes."""
+
     def range(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """From `low` (inclusive) to `high` (exclusive) in key order; None is unbounded.
 
@@ -103,6 +109,11 @@ class DictCells:
         for key, value in cells:
             self.put(key, value)
 
+    def put_new(
+        self, cells: Sequence[tuple[bytes, bytes]], stems: Sequence[bytes], behind: int
+    ) -> None:
+        self.put_all(cells)
+
     def range(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self._keys is None:
             self._keys = SortedKeys(self._cells)
@@ -134,11 +145,18 @@ class DictCells:
         groups = self._groups
         if groups is None or self._behind_stem != behind:
             groups = self._group(behind)
-        under = self.under
-        return [
-            under(stem, behind, first_ms, last_ms) if stem in groups else []
-            for stem, first_ms, last_ms in wanted
-        ]
+        cells, group_of, under = self._cells, groups.get, self.under
+        found: list[list[tuple[bytes, bytes]]] = []
+        for stem, first_ms, last_ms in wanted:
+            group = group_of(stem)
+            if group is None:
+                found.append([])
+            elif isinstance(group, bytes):  # as in `under`, without its call
+                inside = first_ms <= _time(group, len(stem))[0] <= last_ms
+                found.append([(group, cells[group])] if inside else [])
+            else:
+                found.append(under(stem, behind, first_ms, last_ms))
+        return found
 
     def size(self) -> int:
         return len(self._cells)
@@ -213,6 +231,26 @@ class LoggedCells(DictCells):
                     self._join_group(key, groups)
                 here[key] = value
         self.changed.update(present)
+
+    def put_new(
+        self, cells: Sequence[tuple[bytes, bytes]], stems: Sequence[bytes], behind: int
+    ) -> None:
+        groups, here = self._groups, self._cells
+        if self._keys is not None or (groups is not None and self._behind_stem != behind):
+            self.put_all(cells)
+            return
+        size = len(here)
+        here.update(cells)
+        self.changed.update(cells)
+        if groups is None:
+            return
+        if len(here) != size + len(cells):
+            self._groups = None  # some were there: the next `under` groups all cells again
+            return
+        join = groups.setdefault
+        for stem, (key, _) in zip(stems, cells, strict=True):
+            if join(stem, key) is not key:
+                self._join_group(key, groups)
 
     def changes(self, store: str) -> list[tuple[str, bytes, bytes | None]]:
         found = [(store, key, value) for key, value in self.changed.items()]

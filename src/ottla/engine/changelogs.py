@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -30,7 +31,7 @@ def changelog_cells(
     now_ms = max(task.stream_time, 0)
     left = iter(changes)
     while some := list(islice(left, RECORDS_MAX)):
-        _, keys, cells = zip(*some, strict=True)
+        keys, cells = list(map(itemgetter(1), some)), list(map(itemgetter(2), some))
         values = pa.array(cells, pa.binary())
         timestamps = np.full(len(some), now_ms, np.int64)
         if spec.kind in TIMESTAMPED:

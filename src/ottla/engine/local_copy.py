@@ -219,6 +219,11 @@ class DiskCells:
         for key, value in cells:
             self.put(key, value)
 
+    def put_new(
+        self, cells: Sequence[tuple[bytes, bytes]], stems: Sequence[bytes], behind: int
+    ) -> None:
+        self.put_all(cells)
+
     def range(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Merges `pending`, which wins, into a consistent snapshot of RocksDB."""
         if self._keys is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, repeat
+from operator import itemgetter
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -112,8 +113,10 @@ def input_rows(
 def pack_output_rows(rows: Sequence[OutputRow]) -> Iterator[bytes]:
     """Packs rows for the sink, in order."""
     for start in range(0, len(rows), RECORDS_MAX):
-        topics, keys, values, timestamps, headers, partitions = zip(
-            *rows[start : start + RECORDS_MAX], strict=True
+        some = rows[start : start + RECORDS_MAX]
+        # Not zip(*some), which takes twice as long for thousands of rows.
+        topics, keys, values, timestamps, headers, partitions = (
+            list(map(itemgetter(place), some)) for place in range(6)
         )
         arrays = {
             "topic": pa.array(topics, pa.string()),

@@ -9,6 +9,7 @@ for an index: each expired segment costs a scan.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from ottla.engine.cells import TIME_MAX as TIME_MAX
@@ -27,6 +28,8 @@ class StoreSegments:
         self._from_end = from_end
         self._segment_ms = max(retention_ms // 2, SEGMENT_MS_MIN)
         self._segments: dict[int, set[bytes]] | None = None
+        self._runs: dict[int, list[Sequence[bytes]]] = {}
+        """Cells of segments that were noted together."""
         self._first = 0
         self._shows_expired = False
         self.observe(-1)
@@ -88,12 +91,12 @@ class StoreSegments:
             segment.add(cell)
 
     def note_all(self, cells: Sequence[bytes], times_ms: Sequence[int]) -> None:
-        """`note` for cells that are present."""
+        """`note` for cells that are present and not noted yet."""
         if self._segments is None or not cells:
             return
         first, last = min(times_ms) // self._segment_ms, max(times_ms) // self._segment_ms
         if first == last:
-            self._segments.setdefault(first, set()).update(cells)
+            self._runs.setdefault(first, []).append(cells)
             return
         for cell, time_ms in zip(cells, times_ms, strict=True):
             self.note(cell, time_ms, present=True)
@@ -108,6 +111,9 @@ class StoreSegments:
             segments = self._segments = self._walk()
         for number in [number for number in segments if number < first]:
             for cell in segments.pop(number):
+                self._cells.put(cell, None)
+        for number in [number for number in self._runs if number < first]:
+            for cell in chain.from_iterable(self._runs.pop(number)):
                 self._cells.put(cell, None)
 
     def _forget_by_walk(self, first: int) -> None:

@@ -367,7 +367,7 @@ class WindowStore(Generic[K, V]):
         serializers, has run by then."""
         assert self._duplicates
         stems = _present(self._key.serialize_batch(self.topic, keys))
-        data = self._value.serialize_batch(self.topic, values)
+        data = _present(self._value.serialize_batch(self.topic, values))
 
         def put_all() -> None:
             if not keys:
@@ -383,7 +383,7 @@ class WindowStore(Generic[K, V]):
                 for stem, start, number in zip(stems, starts, numbers, strict=True)
             ]
             self._segments.note_all(cells, starts)
-            self.cells.put_all(list(zip(cells, data, strict=True)))
+            self.cells.put_new(list(zip(cells, data, strict=True)), stems, PLACE.size)
 
         return put_all
 
@@ -423,33 +423,31 @@ class WindowStore(Generic[K, V]):
         cells = self._cells_of(self.key_bytes(key), start_min, start_max)
         return [self._start_and_value(cell, data) for cell, data in cells] if cells else []
 
-    def fetch_each(
-        self, keys: Sequence[K], starts_min: Sequence[int], starts_max: Sequence[int]
-    ) -> list[list[tuple[int, V]]]:
-        """`fetch_all` for each key."""
+    def fetch_around(
+        self, keys: Sequence[K], times: Sequence[int], before_ms: int, after_ms: int
+    ) -> tuple[list[int], list[int], Sequence[V]]:
+        """`fetch_all` for each key, from `before_ms` before its time to `after_ms` behind it: for
+        each value the index of its key, its start, and the value itself."""
         oldest_ms, newest_ms = max(self._segments.oldest_ms, 0), self._segments.newest_ms
+        last_ms = newest_ms - after_ms
+        stems = _present(self._key.serialize_batch(self.topic, keys))
         wanted = [
             (
                 stem,
-                first_ms if first_ms > oldest_ms else oldest_ms,
-                last_ms if last_ms < newest_ms else newest_ms,
+                first_ms if (first_ms := time_ms - before_ms) > oldest_ms else oldest_ms,
+                max(0, time_ms + after_ms) if time_ms < last_ms else newest_ms,
             )
-            for stem, first_ms, last_ms in zip(
-                _present(self._key.serialize_batch(self.topic, keys)),
-                starts_min,
-                starts_max,
-                strict=True,
-            )
+            for stem, time_ms in zip(stems, times, strict=True)
         ]
         found = self.cells.under_each(wanted, PLACE.size)
-        data = [data for cells in found for _, data in cells]
-        read = iter(self._value.deserialize_each(self.topic, data))
-        return [
-            [(_timestamp(cell, len(cell) - PLACE.size)[0], next(read)) for cell, _ in cells]
-            if cells
-            else []
-            for cells in found
-        ]
+        if not any(found):
+            return [], [], []
+        hits = [(index, cell) for index, cells in enumerate(found) if cells for cell in cells]
+        return (
+            [index for index, _ in hits],
+            [_timestamp(cell, -PLACE.size)[0] for _, (cell, _) in hits],
+            self._value.deserialize_each(self.topic, [data for _, (_, data) in hits]),
+        )
 
     def _cells_of(self, key: bytes, first_ms: int, last_ms: int) -> list[tuple[bytes, bytes]]:
         segments = self._segments

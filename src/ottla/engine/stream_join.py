@@ -137,32 +137,20 @@ class KStreamKStreamJoin(Processor[Any, Any]):
         keys, values, timestamps = batch.keys, batch.values, batch.timestamps
         if None in keys or None in values:
             raise BatchError
-        before_ms, after_ms = self._before_ms, self._after_ms
-        found = self._other.fetch_each(
-            keys,
-            [timestamp - before_ms for timestamp in timestamps],
-            [max(0, timestamp + after_ms) for timestamp in timestamps],
+        which, starts, others = self._other.fetch_around(
+            keys, timestamps, self._before_ms, self._after_ms
         )
-        pairs = [
-            (index, other_ms, other)
-            for index, others in enumerate(found)
-            if others
-            for other_ms, other in others
-        ]
-        if pairs:
-            left = self._side is JoinSide.LEFT
-            joiner, headers = self._joiner, batch.headers
+        if which:
+            mine = [values[index] for index in which]
+            lefts, rights = (mine, others) if self._side is JoinSide.LEFT else (others, mine)
+            joined = [keys[index] for index in which]
+            headers = batch.headers
             downstream(
                 RecordBatch(
-                    [keys[index] for index, _, _ in pairs],
-                    [
-                        joiner(keys[index], values[index], other)
-                        if left
-                        else joiner(keys[index], other, values[index])
-                        for index, _, other in pairs
-                    ],
-                    [max(timestamps[index], other_ms) for index, other_ms, _ in pairs],
-                    None if headers is None else [headers[index] for index, _, _ in pairs],
+                    joined,
+                    list(map(self._joiner, joined, lefts, rights)),
+                    list(map(max, [timestamps[index] for index in which], starts)),
+                    None if headers is None else [headers[index] for index in which],
                 )
             )
         self._times.advance(max(timestamps))

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain, repeat
+from operator import itemgetter
 from typing import IO, Final, cast
 
 from ottla.engine import state_file
@@ -34,6 +35,8 @@ CELL_BYTES: Final = 32  # about what a cell takes besides its key and its value
 SMALL_BYTES: Final = 4096  # reading and writing a smaller file takes no less time
 UNORDERED_BYTES_MAX: Final = 16 * 1024 * 1024
 """Up to this size files are merged in memory, beyond it as sorted streams."""
+_key: Final = itemgetter(1)
+_value: Final = itemgetter(2)
 # C code, because it runs once for each cell of the state.
 _named: Final = cast(Callable[[tuple[str], tuple[bytes, bytes]], CellChange], tuple.__add__)
 
@@ -108,8 +111,7 @@ class TaskFiles:
     ) -> list[StateFile]:
         """Writes the changes of a batch to the state `before`; returns the files after it."""
         assert all(file.last < batch for file in before), "a batch never rewrites its own past"
-        _, keys, values = zip(*changes, strict=True) if changes else ((), (), ())
-        size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
+        size = sum(map(len, map(_key, changes))) + sum(map(len, filter(None, map(_value, changes))))
         size = max(size + CELL_BYTES * len(changes), SMALL_BYTES)
         # Merge from the newest file back while a predecessor is not much larger than what follows:
         # the sizes form a geometric series, so a cell is rewritten a logarithmic number of times.

@@ -143,7 +143,7 @@ def make_class_data_archive(java: Java) -> Path:
     """Creates the archive: Spark runs once, and Java records the classes that it loads."""
     path = path_for(java)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=path.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=_work_prefix(path), dir=path.parent) as folder:
         part, record = Path(folder, path.name), Path(folder, "record")
         if java.major >= AOT_FROM:
             _run_spark(java, ["-XX:AOTMode=record", f"-XX:AOTConfiguration={record}"])
@@ -157,6 +157,17 @@ def make_class_data_archive(java: Java) -> Path:
         part.replace(path)
     _forget_old(path)
     return path
+
+
+def _work_prefix(path: Path) -> str:
+    """Of the folders of this archive only: others' makers may be at work."""
+    return f"{WORK_PREFIX}{path.stem}-"
+
+
+def _clear_work(path: Path) -> None:
+    """Deletes what a process that was killed has left. The caller holds the lock of `path`."""
+    for left in path.parent.glob(f"{_work_prefix(path)}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _run_spark(java: Java, java_options: list[str]) -> None:
@@ -203,8 +214,7 @@ def main() -> int:
     os.environ[SWITCH] = "off"  # the training run's session must not create another one
     with _alone(path) as alone:
         if alone and not path.exists():
-            for left in path.parent.glob(f"{WORK_PREFIX}*"):  # of a process that was killed
-                shutil.rmtree(left, ignore_errors=True)
+            _clear_work(path)
             make_class_data_archive(java)
     print(path)
     return 0

@@ -271,6 +271,22 @@ def test_the_bytes_of_a_number_are_those_of_a_row_of_its_own(
     assert written == [codec.write_row([value]) for value in [*values, None]]
 
 
+@given(
+    rows=st.lists(st.tuples(st.integers() | st.none(), TEXTS | st.none(), st.floats(0, 1))),
+    double=st.booleans(),
+)
+def test_json_of_many_rows_is_that_of_each(rows: list[tuple[Any, ...]], double: bool) -> None:
+    """A DOUBLE is not written as orjson does."""
+    types = (t.BIGINT, t.STRING, t.DOUBLE)[: 3 if double else 2]
+    codec = JsonFormat([Column(f"c'{n}", type_, Role.VALUE) for n, type_ in enumerate(types)])
+    some = [
+        tuple(values[: len(types)])
+        for values in rows
+        if values[0] is None or abs(values[0]) < 2**63
+    ]
+    assert codec.write_rows(some) == [codec.write_row(values) for values in some]
+
+
 def test_a_decimal_is_written_without_an_exponent() -> None:
     layout = layout_of({"V": t.decimal(10, 8)}, FormatInfo("JSON"))
     row = {"K": "k", "V": Decimal("1E-8"), "ROWTIME": 0}

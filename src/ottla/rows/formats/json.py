@@ -7,6 +7,7 @@ orjson; and an exact parser where a DECIMAL, or a number that becomes text, need
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -162,6 +163,12 @@ class JsonFormat:
         if not self._wrapped:
             return None if values[0] is None else orjson.dumps(plain[0])
         return orjson.dumps(dict(zip(self._column_names, plain, strict=True)))
+
+    def write_rows(self, rows: Sequence[Sequence[Any]]) -> list[bytes | None]:
+        """`write_row` of each."""
+        if self._wrapped and self._written_as_is:
+            return list(map(orjson.dumps, map(dict, map(zip, repeat(self._column_names), rows))))
+        return list(map(self.write_row, rows))
 
 
 def _column(values: list[Any], type_: SqlType, convert: Convert, problems: Problems) -> pa.Array:

@@ -5,6 +5,7 @@ The key of a record is None or a tuple of its key columns, inside a `Windowed` i
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import struct
@@ -24,6 +25,7 @@ from ottla.client.serde import Serde
 from ottla.engine.records import Window, Windowed
 from ottla.rows.formats.arrow import arrow_type
 from ottla.rows.formats.codec import Codec, codec_of
+from ottla.rows.formats.json import JsonFormat
 from ottla.rows.formats.registry_format import registry_of
 from ottla.rows.formats.windows import WindowKeys
 from ottla.rows.schema import Column, Layout
@@ -118,8 +120,10 @@ class ColumnsSerde(Serde[Any]):
     def write_rows(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[bytes | None] | None:
         """The rows' bytes; None if a row is not of the columns' types."""
         if not self._writes_columns or len(rows) < WRITTEN_MIN:
-            write = self.half.write_row
-            return [write(row) for row in rows]
+            half = self.half
+            if isinstance(half, JsonFormat):
+                return half.write_rows(rows)
+            return [half.write_row(row) for row in rows]
         try:
             columns = [
                 pa.array(values, arrow_type(column.type))
@@ -232,7 +236,7 @@ class StoreKeySerde(Serde[tuple[Any, ...]]):
     ) -> Sequence[bytes | None]:
         if set(map(type, values)) == {tuple}:
             keys = cast(Sequence[tuple[Any, ...]], values)
-            if set(map(len, keys)) == {1} and {type(single) for (single,) in keys} == {str}:
+            with contextlib.suppress(AttributeError, ValueError):  # not a text, not one column
                 return [b"s" + single.encode() for (single,) in keys]
         return super().serialize_batch(topic, values)
 
