@@ -11,7 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from delivery_spark_points import DRIVER, DyingDataSource
+from delivery_spark_points import DRIVER, DyingDataSource, spark_settings
 
 from ottla.connect.run import connector_runner
 from ottla.connect.run.worker_context import WorkerContext
@@ -28,7 +28,9 @@ def main() -> None:
     connector_runner.start_connector(
         given["name"],
         given["config"],
-        spark=lambda: session.start(master=given["master"], heap="512m"),
+        spark=lambda: session.start(
+            master=given["master"], heap="512m", settings=spark_settings(given)
+        ),
         worker=WorkerContext(given["worker"]),
         on_state=lambda status: print("state", status, flush=True),
     )

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from delivery_spark_points import DRIVER, DyingDataSource
+from delivery_spark_points import DRIVER, DyingDataSource, spark_settings
 
 from ottla.spark import session
 
@@ -19,9 +19,8 @@ from ottla.spark import session
 def main() -> int:
     given = json.loads(sys.argv[1])
     os.environ[DRIVER] = str(os.getpid())
-    spark = session.start(
-        master=given["master"], heap="512m", settings={"spark.sql.shuffle.partitions": "3"}
-    )
+    settings = {"spark.sql.shuffle.partitions": "3", **spark_settings(given)}
+    spark = session.start(master=given["master"], heap="512m", settings=settings)
     spark.dataSource.register(DyingDataSource)
     rows = (
         spark.readStream.format("ottla")
