@@ -1,9 +1,10 @@
 """`make chaos minutes=N`: connectors, or a SQL server, killed at random, one seed after another.
 
-    python tests/delivery/chaos_connect.py --minutes 60 [--seed 7] [--lives 4] [--connector lines | --sql]
-        [--cluster]
+    python tests/delivery/chaos_connect.py --minutes 60 [--seed 7] [--lives 4] [--place cluster]
+        [--connector lines | --sql]
 
-With --cluster they run on a standalone Spark cluster, whose executors are killed as well. Each line is a run, with its seed. A run that finds something keeps its directory.
+Each line is a run, with its seed; `--place` is where Spark runs (delivery_places.py). A run that
+finds something keeps its directory.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ sys.path += map(str, (HERE, HERE.parent, HERE.parent / "compat", HERE.parent.par
 
 from delivery_connect import ConnectRun, connector_of, lives, summary  # noqa: E402
 from delivery_connect_subjects import SUBJECTS  # noqa: E402
+from delivery_places import LOCAL, PLACES  # noqa: E402
 from delivery_run import seed_of_this_run  # noqa: E402
 from delivery_sql import SqlRun  # noqa: E402
 
@@ -58,7 +60,7 @@ def one_run(seed: int, given: argparse.Namespace) -> bool:
 
 
 def made_run(seed: int, given: argparse.Namespace, directory: Path) -> ConnectRun:
-    more: dict[str, Any] = {"say": lambda text: None, "clustered": given.cluster}
+    more: dict[str, Any] = {"say": lambda text: None, "place": given.place}
     if given.sql:
         return SqlRun(seed, lives(seed, given.lives, zombies=True), directory, **more)
     connector = given.connector or connector_of(seed)
@@ -72,7 +74,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lives", type=int, default=4, help="of the worker in one run")
     parser.add_argument("--connector", choices=sorted(SUBJECTS), help="instead of the seed's")
     parser.add_argument("--sql", action="store_true", help="a SQL server instead")
-    parser.add_argument("--cluster", action="store_true", help="on a Spark cluster")
+    parser.add_argument("--place", choices=PLACES, default=LOCAL, help="where Spark runs")
     parser.add_argument("--seed", type=int, help="of the first run; the next have the next")
     return parser.parse_args()
 

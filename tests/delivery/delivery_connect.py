@@ -27,8 +27,8 @@ from typing import IO, Any
 
 from compat_brokers import Broker, start_broker
 from compat_confluent import make_topic
-from delivery_cluster import Cluster, cluster_in
 from delivery_connect_subjects import SUBJECTS, TOPIC, Subject
+from delivery_places import LOCAL, SURROUNDINGS, Place, place_in
 from delivery_spark import BROKER_SETTINGS, end, tail
 from delivery_spark_points import DIE, POINTS, WHO, family, is_python_worker, kill
 
@@ -104,14 +104,13 @@ class ConnectRun:
     _limit: int = 0
     _frozen: list[int] = field(default_factory=list)
     _zombie: subprocess.Popen[bytes] | None = None
-    clustered: bool = False
-    """On a Spark cluster of this machine, not in the job's own JVM."""
-    _cluster: Cluster | None = None
+    place: str = LOCAL
+    """Where Spark runs: one of PLACES."""
+    _place: Place = field(init=False)
 
     def __call__(self) -> list[str]:
         """The violations at the end."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with cluster_in(self.directory / "cluster", wanted=self.clustered) as self._cluster:
+        with place_in(self.directory / "place", self.place) as self._place:
             return self._run()
 
     def _run(self) -> list[str]:
@@ -182,22 +181,18 @@ class ConnectRun:
 
     def _start(self, life: WorkerLife, number: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
         environment = self._environment(life, number)
-        place = {"settings": self._cluster.settings(environment) if self._cluster else {}}
+        given = {**self._arguments(), **self._place.given(life.master, environment)}
         return subprocess.Popen(
-            [sys.executable, str(self.job), json.dumps({**self._arguments(life), **place})],
+            [sys.executable, str(self.job), json.dumps(given)],
             stdout=output,
             stderr=output,
             env=environment,
         )
 
-    def _master(self, life: WorkerLife) -> str:
-        return life.master if self._cluster is None else self._cluster.url
-
-    def _arguments(self, life: WorkerLife) -> dict[str, Any]:
+    def _arguments(self) -> dict[str, Any]:
         text = "org.apache.kafka.connect.storage.StringConverter"
         return {
             "name": NAME,
-            "master": self._master(life),
             "config": self._subject.config(),
             "worker": {
                 "bootstrap.servers": self._broker.bootstrap,
@@ -214,7 +209,7 @@ class ConnectRun:
         path = os.pathsep.join(path for path in (str(HERE), str(PLUGINS), *sys.path) if path)
         places = self._places(number)
         places.mkdir()
-        environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(places)}
+        environment = {**os.environ, **SURROUNDINGS, "PYTHONPATH": path, "TMPDIR": str(places)}
         if life.point:
             crash = {"point": life.point, "hit": life.hit, "who": life.who}
             # Only one process: its successors must make progress.
@@ -289,9 +284,8 @@ class ConnectRun:
         return found
 
     def _far(self) -> list[int]:
-        """The processes of the cluster, without those of a zombie."""
-        far = self._cluster.processes() if self._cluster else []
-        return [pid for pid in far if pid not in self._frozen]
+        """The processes of a cluster, without those of a zombie."""
+        return [pid for pid in self._place.executors() if pid not in self._frozen]
 
     def _log(self, number: int) -> Path:
         return self.directory / f"life-{number}.log"

@@ -22,8 +22,8 @@ from typing import IO
 
 from compat_brokers import Broker, start_broker
 from compat_confluent import make_topic
-from delivery_cluster import Cluster, cluster_in
 from delivery_log import Batch, batches_of, committed, open_producers
+from delivery_places import LOCAL, SURROUNDINGS, Place, place_in
 from delivery_spark_points import DIE, POINTS, WHO, family, is_python_worker, kill
 
 from ottla.client import Producer
@@ -115,14 +115,13 @@ class SparkRun:
     found: list[Batch] = field(default_factory=list)
     _broker: Broker = field(init=False)
     _frozen: list[int] = field(default_factory=list)
-    clustered: bool = False
-    """On a Spark cluster of this machine, not in the job's own JVM."""
-    _cluster: Cluster | None = None
+    place: str = LOCAL
+    """Where Spark runs: one of PLACES."""
+    _place: Place = field(init=False)
 
     def __call__(self) -> list[str]:
         """The violations in the target topic at the end."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with cluster_in(self.directory / "cluster", wanted=self.clustered) as self._cluster:
+        with place_in(self.directory / "place", self.place) as self._place:
             return self._run()
 
     def _run(self) -> list[str]:
@@ -182,8 +181,7 @@ class SparkRun:
             "servers": self._broker.bootstrap,
             "source": "source",
             "target": "target",
-            "master": self._cluster.url if self._cluster else life.master,
-            "settings": self._cluster.settings(environment) if self._cluster else {},
+            **self._place.given(life.master, environment),
             "shuffled": life.shuffled,
             "at_once": AT_ONCE,
             "delivery": self.delivery,
@@ -204,7 +202,7 @@ class SparkRun:
         return self.directory / f"died-{number}"
 
     def _environment(self, life: JobLife, number: int) -> dict[str, str]:
-        environment = {**os.environ, "PYTHONPATH": python_path()}
+        environment = {**os.environ, **SURROUNDINGS, "PYTHONPATH": python_path()}
         if life.point:
             crash = {"point": life.point, "hit": life.hit, "who": life.who}
             crash |= {"mark": str(self._died(number)), "once": False}
@@ -255,9 +253,8 @@ class SparkRun:
         return True
 
     def _far(self) -> list[int]:
-        """The processes of the cluster, without those of a zombie."""
-        far = self._cluster.processes() if self._cluster else []
-        return [pid for pid in far if pid not in self._frozen]
+        """The processes of a cluster, without those of a zombie."""
+        return [pid for pid in self._place.executors() if pid not in self._frozen]
 
     def _thaw_and_end(self, pid: int) -> None:
         """Let a zombie run for a moment beside the job that has replaced it."""

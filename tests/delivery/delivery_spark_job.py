@@ -11,16 +11,14 @@ import os
 import sys
 import time
 
-from delivery_spark_points import DRIVER, DyingDataSource, spark_settings
-
-from ottla.spark import session
+from delivery_places import started
+from delivery_spark_points import DRIVER, DyingDataSource
 
 
 def main() -> int:
     given = json.loads(sys.argv[1])
     os.environ[DRIVER] = str(os.getpid())
-    settings = {"spark.sql.shuffle.partitions": "3", **spark_settings(given)}
-    spark = session.start(master=given["master"], heap="512m", settings=settings)
+    spark = started(given, **{"spark.sql.shuffle.partitions": "3"})
     spark.dataSource.register(DyingDataSource)
     rows = (
         spark.readStream.format("ottla")

@@ -103,11 +103,6 @@ def is_first(mark: str) -> bool:
     return True
 
 
-def spark_settings(given: Mapping[str, Any]) -> dict[str, str]:
-    """Of a job, whose executors may have to kill it."""
-    return {**given["settings"], f"spark.executorEnv.{DRIVER}": str(os.getpid())}
-
-
 def die(who: str) -> None:
     driver = int(os.environ[DRIVER])
     if who != "worker":
@@ -146,7 +141,8 @@ def family(root: int) -> list[int]:
 def is_python_worker(pid: int) -> bool:
     """Of Spark: the daemon, or one that it has forked."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == fork_server.DAEMON
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        return fork_server.DAEMON in (name, *Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
     except OSError:
         return False
 

@@ -40,11 +40,10 @@ class SqlRun(ConnectRun):
             engine.close()
         return shop
 
-    def _arguments(self, life: WorkerLife) -> dict[str, Any]:
+    def _arguments(self) -> dict[str, Any]:
         properties = {
             "bootstrap.servers": self._broker.bootstrap,
             "ksql.streams.state.dir": str(self.directory / "state"),
-            "ottla.sql.spark.master": self._master(life),
             "ottla.sql.spark.heap": "512m",
         }
         return {"properties": properties}

@@ -9,7 +9,8 @@ import json
 import os
 import sys
 
-from delivery_spark_points import DRIVER, DyingDataSource, spark_settings
+from delivery_places import spark_settings
+from delivery_spark_points import DRIVER, DyingDataSource
 
 from ottla.cli.main import main
 from ottla.spark import source
@@ -17,6 +18,7 @@ from ottla.spark import source
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     overrides = {**given["properties"], **spark_settings(given)}
+    overrides["ottla.sql.spark.master"] = given["master"]
     os.environ[DRIVER] = str(os.getpid())
     source.register = lambda spark: spark.dataSource.register(DyingDataSource)
     sys.argv = ["ottla", "sql-server", "--port", "0"]

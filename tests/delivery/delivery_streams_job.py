@@ -18,9 +18,10 @@ import sys
 import time
 from pathlib import Path
 
-from delivery_spark_points import DRIVER, DyingDataSource, is_first, spark_settings
+from delivery_places import started
+from delivery_spark_points import DRIVER, DyingDataSource, is_first
 
-from ottla.spark import session, source
+from ottla.spark import source
 from ottla.streams import String, Topology
 from ottla.streams.run.application import Application, ApplicationState
 
@@ -60,9 +61,7 @@ def main() -> int:
         application_id="proved",
         bootstrap_servers=given["servers"],
         state_dir=Path(given["checkpoint"]),
-        spark=lambda: session.start(
-            master=given["master"], heap="512m", settings=spark_settings(given)
-        ),
+        spark=lambda: started(given),
         config={
             "statestore.cache.max.bytes": 0,
             "max.poll.records": given["at_once"],
