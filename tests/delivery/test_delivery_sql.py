@@ -12,7 +12,7 @@ from delivery_connect import WorkerLife
 from delivery_run import seed_of_this_run
 from delivery_sql import SqlRun, lives, summary
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 LIVES = 2
 
 
