@@ -129,7 +129,7 @@ class ConnectRun:
             if self._broker.alive():
                 self._broker.kill()
             for number in range(len(self.plan) + LAST_LIVES_MAX):
-                shutil.rmtree(self._places(number), ignore_errors=True)
+                shutil.rmtree(self._temporary(number), ignore_errors=True)
 
     def _made_subject(self) -> Subject:
         """The subject, with its topics."""
@@ -207,9 +207,9 @@ class ConnectRun:
 
     def _environment(self, life: WorkerLife, number: int) -> dict[str, str]:
         path = os.pathsep.join(path for path in (str(HERE), str(PLUGINS), *sys.path) if path)
-        places = self._places(number)
-        places.mkdir()
-        environment = {**os.environ, **SURROUNDINGS, "PYTHONPATH": path, "TMPDIR": str(places)}
+        temporary = self._temporary(number)
+        temporary.mkdir()
+        environment = {**os.environ, **SURROUNDINGS, "PYTHONPATH": path, "TMPDIR": str(temporary)}
         if life.point:
             crash = {"point": life.point, "hit": life.hit, "who": life.who}
             # Only one process: its successors must make progress.
@@ -268,13 +268,14 @@ class ConnectRun:
             self._broker.kill()
             self._broker.start()
         elif life.kind in ("driver", "all"):
-            for pid in pids if life.kind == "all" else set(pids) - set(workers):
+            every = {*pids, *workers}
+            for pid in every if life.kind == "all" else every - set(workers):
                 kill(pid)
         return True
 
     def _hosts(self, number: int) -> list[int]:
         """The processes of the tasks, which are not children of the worker."""
-        mark = f"TMPDIR={self._places(number)}".encode()
+        mark = f"TMPDIR={self._temporary(number)}".encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -294,7 +295,7 @@ class ConnectRun:
         """A file that exists once a process of this life has died at its point."""
         return self.directory / f"died-{number}"
 
-    def _places(self, number: int) -> Path:
+    def _temporary(self, number: int) -> Path:
         """A directory for the processes of one life only, which identifies them."""
         return Path(tempfile.gettempdir()) / f"oc-{os.getpid()}-{number}"
 

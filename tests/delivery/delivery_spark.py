@@ -248,7 +248,8 @@ class SparkRun:
             kill(random.Random(life.delay_s).choice(workers))
             self.done["kill worker"] += 1
         elif life.kind in ("driver", "all"):
-            for pid in pids if life.kind == "all" else set(pids) - set(workers):
+            every = {*pids, *workers}
+            for pid in every if life.kind == "all" else every - set(workers):
                 kill(pid)
         return True
 
