@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,7 +30,7 @@ from compat_brokers import Broker, start_broker
 from compat_confluent import make_topic
 from delivery_connect_subjects import SUBJECTS, TOPIC, Subject
 from delivery_places import LOCAL, SURROUNDINGS, Place, place_in
-from delivery_spark import BROKER_SETTINGS, end, tail
+from delivery_spark import BROKER_SETTINGS, EndedByItself, end, restarted_if_too_slow, tail
 from delivery_spark_points import DIE, POINTS, WHO, family, is_python_worker, kill
 
 HERE = Path(__file__).parent
@@ -121,7 +122,7 @@ class ConnectRun:
             with self._growing():
                 for number, life in enumerate(self.plan):
                     self.say(f"  {life}")
-                    self._live(life, number)
+                    restarted_if_too_slow(partial(self._live, life, number), self.done)
                 self._come_through()
             self.count = self._subject.count
             return self._subject.wrong()
@@ -208,7 +209,7 @@ class ConnectRun:
     def _environment(self, life: WorkerLife, number: int) -> dict[str, str]:
         path = os.pathsep.join(path for path in (str(HERE), str(PLUGINS), *sys.path) if path)
         temporary = self._temporary(number)
-        temporary.mkdir()
+        temporary.mkdir(exist_ok=True)
         environment = {**os.environ, **SURROUNDINGS, "PYTHONPATH": path, "TMPDIR": str(temporary)}
         if life.point:
             crash = {"point": life.point, "hit": life.hit, "who": life.who}
@@ -229,8 +230,8 @@ class ConnectRun:
                 hurt = True
                 self._note(f"{life.who} died at '{life.point}'")
             if ended:
-                if life.kind != "none":
-                    assert hurt, f"{life}: it ended by itself:\n{tail(self._log(number))}"
+                if life.kind != "none" and not hurt:
+                    raise EndedByItself(life, self._log(number))
                 return
             arrived = self._subject.arrived() - before
             if arrived and not fed and not hurt:

@@ -39,6 +39,9 @@ RECORDS = 150  # per life: at least five batches
 AT_ONCE = 30
 LIFE_S_MAX = 900.0  # a hang, and not a busy machine
 LAST_LIVES_MAX = 3
+STARTS_MAX = 3
+# Spark gives its Python processes ten seconds to start, which a busy machine may not have.
+TOO_SLOW = "Python worker failed to connect back"
 TICK_S = 0.1
 BROKER_SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -102,6 +105,25 @@ def lives(seed: int, count: int, *, brokers: bool = False, zombies: bool = False
     return found
 
 
+class EndedByItself(AssertionError):
+    """A job has ended before its fault."""
+
+    def __init__(self, life: object, log: Path) -> None:
+        super().__init__(f"{life}: it ended by itself:\n{tail(log)}")
+        self.too_slow = TOO_SLOW in log.read_text(errors="replace")
+
+
+def restarted_if_too_slow(life: Callable[[], None], done: Counter[str]) -> None:
+    for _ in range(STARTS_MAX - 1):
+        try:
+            return life()
+        except EndedByItself as error:
+            if not error.too_slow:
+                raise
+            done["started again"] += 1
+    life()
+
+
 @dataclass(slots=True)
 class SparkRun:
     seed: int
@@ -151,6 +173,9 @@ class SparkRun:
     def _live(self, life: JobLife, number: int) -> None:
         if number <= len(self.plan):
             self._fill(number)
+        restarted_if_too_slow(lambda: self._try(life, number), self.done)
+
+    def _try(self, life: JobLife, number: int) -> None:
         log = self.directory / f"life-{number}.log"
         with log.open("wb") as output:
             job = self._start(life, number, output)
@@ -216,8 +241,8 @@ class SparkRun:
         while time.monotonic() < deadline:
             if job.poll() is not None:
                 at_point, wounded = died.exists(), hurt and (life.broker or not life.point)
-                by_itself = not (at_point or wounded or life.kind == "none")
-                assert not by_itself, f"{life}: it ended by itself:\n{tail(log)}"
+                if not (at_point or wounded or life.kind == "none"):
+                    raise EndedByItself(life, log)
                 self.done[f"{life.who} died at '{life.point}'" if at_point else life.kind] += 1
                 return
             batches = log.read_bytes().count(b"batch ")
