@@ -210,6 +210,7 @@ chaos: $(SPARK)
 	$(BIN)/python tests/delivery/chaos.py --minutes $(or $(minutes),10) $(ARGS)
 	$(BIN)/python tests/delivery/chaos_spark.py --minutes $(or $(minutes),10)
 	$(BIN)/python tests/delivery/chaos_connect.py --minutes $(or $(minutes),10)
+	$(BIN)/python tests/delivery/chaos_connect.py --minutes $(or $(minutes),10) --sql
 	$(BIN)/python tests/delivery/chaos_spark.py --minutes $(or $(minutes),10) --streams
 
 fuzz: $(READY)

@@ -22,14 +22,14 @@ CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 @contextlib.contextmanager
-def spark_cluster(folder: Path, *, cores: int = 1) -> Iterator[str]:
+def spark_cluster(folder: Path, *, cores: int = 1, memory: str = "1g") -> Iterator[str]:
     """Its address."""
     port, log = free_port(), folder / "master.log"
     here = ["--host", "127.0.0.1", "--webui-port", "0"]
     url = f"spark://127.0.0.1:{port}"
     with daemon(MASTER, [*here, "--port", str(port)], log) as process:
         await_port(port, process, log)
-        size = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(folder / "work")]
+        size = ["--cores", str(cores), "--memory", memory, "--work-dir", str(folder / "work")]
         with daemon(WORKER, [*here, *size, url], folder / "worker.log"):
             yield url
     assert "Registered app ottla" in log.read_text()

@@ -22,13 +22,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from compat_brokers import Broker, start_broker
 from compat_confluent import make_topic
 from delivery_connect_subjects import SUBJECTS, TOPIC, Subject
-from delivery_spark import BROKER_SETTINGS, end, tail
+from delivery_places import LOCAL, SURROUNDINGS, Place, place_in
+from delivery_spark import BROKER_SETTINGS, EndedByItself, end, restarted_if_too_slow, tail
 from delivery_spark_points import DIE, POINTS, WHO, family, is_python_worker, kill
 
 HERE = Path(__file__).parent
@@ -39,7 +41,7 @@ AFTER_MAX = 300
 FIRST = 100  # records at the start of a life; the others follow when it has begun to work
 IN_A_LIFE = 5000  # the most in a life; its fault usually comes sooner
 PAUSE_S_MAX = 0.06
-LIFE_S_MAX = 300.0
+LIFE_S_MAX = 900.0  # a hang, and not a busy machine
 LAST_LIVES_MAX = 3
 TICK_S = 0.1
 ZOMBIE_S = 4.0
@@ -93,6 +95,9 @@ class ConnectRun:
     connector: str = "numbers"
     """Of SUBJECTS."""
     say: Callable[[str], None] = print
+    job: Path = JOB
+    host_names: str = "connect-"
+    """What the names of the tasks' processes begin with."""
     done: Counter[str] = field(default_factory=Counter)
     count: int = 0
     _broker: Broker = field(init=False)
@@ -100,19 +105,24 @@ class ConnectRun:
     _limit: int = 0
     _frozen: list[int] = field(default_factory=list)
     _zombie: subprocess.Popen[bytes] | None = None
+    place: str = LOCAL
+    """Where Spark runs: one of PLACES."""
+    _place: Place = field(init=False)
 
     def __call__(self) -> list[str]:
         """The violations at the end."""
-        self.say(f"connect, {self.connector}: OTTLA_SEED={self.seed}, {len(self.plan)} lives")
-        self.directory.mkdir(parents=True, exist_ok=True)
+        with place_in(self.directory / "place", self.place) as self._place:
+            return self._run()
+
+    def _run(self) -> list[str]:
+        self.say(f"{self.connector}: OTTLA_SEED={self.seed}, {len(self.plan)} lives")
         self._broker = start_broker(self.directory / "broker", BROKER_SETTINGS)
         try:
-            self._subject = SUBJECTS[self.connector](self._broker.bootstrap, self.directory)
-            make_topic(self._broker.bootstrap, TOPIC, self._subject.partitions)
+            self._subject = self._made_subject()
             with self._growing():
                 for number, life in enumerate(self.plan):
                     self.say(f"  {life}")
-                    self._live(life, number)
+                    restarted_if_too_slow(partial(self._live, life, number), self.done)
                 self._come_through()
             self.count = self._subject.count
             return self._subject.wrong()
@@ -120,7 +130,13 @@ class ConnectRun:
             if self._broker.alive():
                 self._broker.kill()
             for number in range(len(self.plan) + LAST_LIVES_MAX):
-                shutil.rmtree(self._places(number), ignore_errors=True)
+                shutil.rmtree(self._temporary(number), ignore_errors=True)
+
+    def _made_subject(self) -> Subject:
+        """The subject, with its topics."""
+        made: Subject = SUBJECTS[self.connector](self._broker.bootstrap, self.directory)
+        make_topic(self._broker.bootstrap, TOPIC, made.partitions)
+        return made
 
     @contextmanager
     def _growing(self) -> Iterator[None]:
@@ -147,17 +163,17 @@ class ConnectRun:
             self._live(WorkerLife("none"), number)
             if self._is_through():
                 return
-        raise AssertionError(f"not through:\n{tail(self.directory / f'life-{number}.log')}")
+        raise AssertionError(f"not through:\n{tail(self._log(number))}")
 
     def _live(self, life: WorkerLife, number: int) -> None:
-        with (self.directory / f"life-{number}.log").open("wb") as output:
+        with self._log(number).open("wb") as output:
             job = self._start(life, number, output)
             try:
                 self._wait(life, job, number)
             finally:
                 if life.kind == "freeze" and job.poll() is None:
                     self._zombie = job
-                    self._frozen = [*family(job.pid), *self._hosts(number)]
+                    self._frozen = [*family(job.pid), *self._hosts(number), *self._far()]
                     end(self._frozen, signal.SIGSTOP)
                 else:
                     self._thaw_and_end()
@@ -165,10 +181,19 @@ class ConnectRun:
                     job.wait()
 
     def _start(self, life: WorkerLife, number: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        environment = self._environment(life, number)
+        given = {**self._arguments(), **self._place.given(life.master, environment)}
+        return subprocess.Popen(
+            [sys.executable, str(self.job), json.dumps(given)],
+            stdout=output,
+            stderr=output,
+            env=environment,
+        )
+
+    def _arguments(self) -> dict[str, Any]:
         text = "org.apache.kafka.connect.storage.StringConverter"
-        given = {
+        return {
             "name": NAME,
-            "master": life.master,
             "config": self._subject.config(),
             "worker": {
                 "bootstrap.servers": self._broker.bootstrap,
@@ -180,20 +205,18 @@ class ConnectRun:
                 "plugin.path": str(PLUGINS),
             },
         }
+
+    def _environment(self, life: WorkerLife, number: int) -> dict[str, str]:
         path = os.pathsep.join(path for path in (str(HERE), str(PLUGINS), *sys.path) if path)
-        places = self._places(number)
-        places.mkdir()
-        environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(places)}
+        temporary = self._temporary(number)
+        temporary.mkdir(exist_ok=True)
+        environment = {**os.environ, **SURROUNDINGS, "PYTHONPATH": path, "TMPDIR": str(temporary)}
         if life.point:
             crash = {"point": life.point, "hit": life.hit, "who": life.who}
-            crash["once"] = str(self._died(number))  # its successors must make progress
+            # Only one process: its successors must make progress.
+            crash |= {"mark": str(self._died(number)), "once": True}
             environment[DIE] = json.dumps(crash)
-        return subprocess.Popen(
-            [sys.executable, str(JOB), json.dumps(given)],
-            stdout=output,
-            stderr=output,
-            env=environment,
-        )
+        return environment
 
     def _wait(self, life: WorkerLife, job: subprocess.Popen[bytes], number: int) -> None:
         """Wait until the fault has happened, or everything is processed without it."""
@@ -202,12 +225,13 @@ class ConnectRun:
         self._limit = self._subject.count + FIRST
         while time.monotonic() < deadline:
             self._subject.watch()
+            ended = job.poll() is not None  # before it is asked why
             if not hurt and self._died(number).exists():
                 hurt = True
                 self._note(f"{life.who} died at '{life.point}'")
-            if job.poll() is not None:
-                if not hurt:
-                    self._note("by itself")
+            if ended:
+                if life.kind != "none" and not hurt:
+                    raise EndedByItself(life, self._log(number))
                 return
             arrived = self._subject.arrived() - before
             if arrived and not fed and not hurt:
@@ -220,7 +244,7 @@ class ConnectRun:
             if self._is_through():
                 return
             time.sleep(TICK_S)
-        raise AssertionError(f"not through:\n{tail(self.directory / f'life-{number}.log')}")
+        raise AssertionError(f"not through:\n{tail(self._log(number))}")
 
     def _note(self, what: str) -> None:
         """After a fault, only a little more input is needed."""
@@ -233,7 +257,7 @@ class ConnectRun:
         """False if what is to be killed does not run at this moment: it is tried again."""
         hosts = self._hosts(number)
         pids = [pid for pid in family(job.pid) if pid not in hosts]
-        workers = [pid for pid in pids if is_python_worker(pid)]
+        workers = [pid for pid in pids if is_python_worker(pid)] or self._far()
         chance = random.Random(life.delay_s)
         one_of = {"worker": workers, "host": hosts}.get(life.kind)
         if one_of == []:
@@ -245,26 +269,34 @@ class ConnectRun:
             self._broker.kill()
             self._broker.start()
         elif life.kind in ("driver", "all"):
-            for pid in pids if life.kind == "all" else set(pids) - set(workers):
+            every = {*pids, *workers}
+            for pid in every if life.kind == "all" else every - set(workers):
                 kill(pid)
         return True
 
     def _hosts(self, number: int) -> list[int]:
         """The processes of the tasks, which are not children of the worker."""
-        mark = f"TMPDIR={self._places(number)}".encode()
+        mark = f"TMPDIR={self._temporary(number)}".encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                is_host = (entry / "comm").read_text().startswith("connect-")
+                is_host = (entry / "comm").read_text().startswith(self.host_names)
                 if is_host and mark in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
         return found
+
+    def _far(self) -> list[int]:
+        """The processes of a cluster, without those of a zombie."""
+        return [pid for pid in self._place.executors() if pid not in self._frozen]
+
+    def _log(self, number: int) -> Path:
+        return self.directory / f"life-{number}.log"
 
     def _died(self, number: int) -> Path:
         """A file that exists once a process of this life has died at its point."""
         return self.directory / f"died-{number}"
 
-    def _places(self, number: int) -> Path:
+    def _temporary(self, number: int) -> Path:
         """A directory for the processes of one life only, which identifies them."""
         return Path(tempfile.gettempdir()) / f"oc-{os.getpid()}-{number}"
 

@@ -11,11 +11,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from delivery_places import started
 from delivery_spark_points import DRIVER, DyingDataSource
 
 from ottla.connect.run import connector_runner
 from ottla.connect.run.worker_context import WorkerContext
-from ottla.spark import session, source
+from ottla.spark import source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,7 @@ def main() -> None:
     connector_runner.start_connector(
         given["name"],
         given["config"],
-        spark=lambda: session.start(master=given["master"], heap="512m"),
+        spark=lambda: started(given),
         worker=WorkerContext(given["worker"]),
         on_state=lambda status: print("state", status, flush=True),
     )

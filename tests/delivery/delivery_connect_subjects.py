@@ -10,7 +10,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,12 +29,14 @@ FLUSH_SIZE = 25
 READ_S_MAX = 60.0
 
 
-def log_of(servers: str, partition: int) -> list[Batch]:
+def log_of(
+    servers: str, partition: int, topic: str = TOPIC, known: Sequence[Batch] = ()
+) -> list[Batch]:
     """After a kill the broker must lead its partitions again."""
     deadline = time.monotonic() + READ_S_MAX
     while True:
         try:
-            return read_log(servers, TOPIC, partition)
+            return read_log(servers, topic, partition, known)
         except (AssertionError, KafkaError):
             if time.monotonic() > deadline:
                 raise

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -23,6 +23,7 @@ from typing import IO
 from compat_brokers import Broker, start_broker
 from compat_confluent import make_topic
 from delivery_log import Batch, batches_of, committed, open_producers
+from delivery_places import LOCAL, SURROUNDINGS, Place, place_in
 from delivery_spark_points import DIE, POINTS, WHO, family, is_python_worker, kill
 
 from ottla.client import Producer
@@ -36,8 +37,11 @@ JOB = HERE / "delivery_spark_job.py"
 PARTITIONS = 3
 RECORDS = 150  # per life: at least five batches
 AT_ONCE = 30
-LIFE_S_MAX = 300.0
+LIFE_S_MAX = 900.0  # a hang, and not a busy machine
 LAST_LIVES_MAX = 3
+STARTS_MAX = 3
+# Spark gives its Python processes ten seconds to start, which a busy machine may not have.
+TOO_SLOW = "Python worker failed to connect back"
 TICK_S = 0.1
 BROKER_SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -101,6 +105,25 @@ def lives(seed: int, count: int, *, brokers: bool = False, zombies: bool = False
     return found
 
 
+class EndedByItself(AssertionError):
+    """A job has ended before its fault."""
+
+    def __init__(self, life: object, log: Path) -> None:
+        super().__init__(f"{life}: it ended by itself:\n{tail(log)}")
+        self.too_slow = TOO_SLOW in log.read_text(errors="replace")
+
+
+def restarted_if_too_slow(life: Callable[[], None], done: Counter[str]) -> None:
+    for _ in range(STARTS_MAX - 1):
+        try:
+            return life()
+        except EndedByItself as error:
+            if not error.too_slow:
+                raise
+            done["started again"] += 1
+    life()
+
+
 @dataclass(slots=True)
 class SparkRun:
     seed: int
@@ -114,11 +137,17 @@ class SparkRun:
     found: list[Batch] = field(default_factory=list)
     _broker: Broker = field(init=False)
     _frozen: list[int] = field(default_factory=list)
+    place: str = LOCAL
+    """Where Spark runs: one of PLACES."""
+    _place: Place = field(init=False)
 
     def __call__(self) -> list[str]:
         """The violations in the target topic at the end."""
+        with place_in(self.directory / "place", self.place) as self._place:
+            return self._run()
+
+    def _run(self) -> list[str]:
         self.say(f"spark, {self.delivery}: OTTLA_SEED={self.seed}, {len(self.plan)} lives")
-        self.directory.mkdir(parents=True, exist_ok=True)
         self._broker = start_broker(self.directory / "broker", BROKER_SETTINGS)
         try:
             for topic in ("source", "target"):
@@ -144,13 +173,16 @@ class SparkRun:
     def _live(self, life: JobLife, number: int) -> None:
         if number <= len(self.plan):
             self._fill(number)
+        restarted_if_too_slow(lambda: self._try(life, number), self.done)
+
+    def _try(self, life: JobLife, number: int) -> None:
         log = self.directory / f"life-{number}.log"
         with log.open("wb") as output:
-            job = self._start(life, output)
+            job = self._start(life, number, output)
             try:
-                self._wait(life, job, log)
+                self._wait(life, job, log, self._died(number))
                 if life.kind == "freeze" and job.poll() is None:
-                    self._frozen = family(job.pid)
+                    self._frozen = [*family(job.pid), *self._far()]
                     for pid in self._frozen:
                         kill(pid, signal.SIGSTOP)
                     self.done["freeze"] += 1
@@ -168,12 +200,13 @@ class SparkRun:
                 producer.send("source", text, partition=record % PARTITIONS)
                 self.expected.append(text)
 
-    def _start(self, life: JobLife, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(self, life: JobLife, number: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        environment = self._environment(life, number)
         given = {
             "servers": self._broker.bootstrap,
             "source": "source",
             "target": "target",
-            "master": life.master,
+            **self._place.given(life.master, environment),
             "shuffled": life.shuffled,
             "at_once": AT_ONCE,
             "delivery": self.delivery,
@@ -183,26 +216,34 @@ class SparkRun:
             [sys.executable, str(self.job), json.dumps(given)],
             stdout=output,
             stderr=output,
-            env=self._environment(life),
+            env=environment,
         )
 
     def _checkpoint(self, life: JobLife) -> Path:
         return self.directory / "checkpoint"
 
-    def _environment(self, life: JobLife) -> dict[str, str]:
-        environment = {**os.environ, "PYTHONPATH": python_path()}
+    def _died(self, number: int) -> Path:
+        """A file that exists once a process of this life has died at its point."""
+        return self.directory / f"died-{number}"
+
+    def _environment(self, life: JobLife, number: int) -> dict[str, str]:
+        environment = {**os.environ, **SURROUNDINGS, "PYTHONPATH": python_path()}
         if life.point:
             crash = {"point": life.point, "hit": life.hit, "who": life.who}
+            crash |= {"mark": str(self._died(number)), "once": False}
             environment[DIE] = json.dumps(crash)
         return environment
 
-    def _wait(self, life: JobLife, job: subprocess.Popen[bytes], log: Path) -> None:
+    def _wait(self, life: JobLife, job: subprocess.Popen[bytes], log: Path, died: Path) -> None:
         """Wait until the fault has happened, or everything is processed without it."""
         deadline = time.monotonic() + LIFE_S_MAX
         hurt = False
         while time.monotonic() < deadline:
             if job.poll() is not None:
-                self.done[f"{life.who} died at '{life.point}'" if life.point else life.kind] += 1
+                at_point, wounded = died.exists(), hurt and (life.broker or not life.point)
+                if not (at_point or wounded or life.kind == "none"):
+                    raise EndedByItself(life, log)
+                self.done[f"{life.who} died at '{life.point}'" if at_point else life.kind] += 1
                 return
             batches = log.read_bytes().count(b"batch ")
             if not hurt and life.kind != "none" and batches >= life.batches:
@@ -212,28 +253,34 @@ class SparkRun:
                     return
             if self._is_through():
                 if life.point:
-                    self.done[f"{life.who} at '{life.point}', and went on"] += 1
+                    went_on = f"{life.who} died at '{life.point}', and the job went on"
+                    self.done[went_on if died.exists() else "no fault"] += 1
                 return
             time.sleep(TICK_S)
         raise AssertionError(f"not through after {LIFE_S_MAX} s:\n{tail(log)}")
 
     def _hurt(self, life: JobLife, job: subprocess.Popen[bytes]) -> bool:
         """False if what is to be killed does not run at this moment: it is tried again."""
-        if life.kind == "worker" and not any(map(is_python_worker, family(job.pid))):
+        pids = family(job.pid)
+        workers = [pid for pid in pids if is_python_worker(pid)] or self._far()
+        if life.kind == "worker" and not workers:
             return False
         if life.broker:
             self._broker.kill()
             self._broker.start()
             self.done["kill broker"] += 1
-        pids = family(job.pid)
-        workers = [pid for pid in pids if is_python_worker(pid)]
-        if life.kind == "worker" and workers:
+        if life.kind == "worker":
             kill(random.Random(life.delay_s).choice(workers))
             self.done["kill worker"] += 1
         elif life.kind in ("driver", "all"):
-            for pid in pids if life.kind == "all" else set(pids) - set(workers):
+            every = {*pids, *workers}
+            for pid in every if life.kind == "all" else every - set(workers):
                 kill(pid)
         return True
+
+    def _far(self) -> list[int]:
+        """The processes of a cluster, without those of a zombie."""
+        return [pid for pid in self._place.executors() if pid not in self._frozen]
 
     def _thaw_and_end(self, pid: int) -> None:
         """Let a zombie run for a moment beside the job that has replaced it."""
@@ -284,13 +331,13 @@ def out_of_order(log: list[Batch]) -> list[str]:
     return wrong
 
 
-def read_log(servers: str, topic: str, partition: int) -> list[Batch]:
-    """All batches of a partition."""
+def read_log(servers: str, topic: str, partition: int, known: Sequence[Batch] = ()) -> list[Batch]:
+    """All batches of a partition; those that are known are not read again."""
     with ConnectionPool(servers) as lines:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
         (found,) = lines.call(asked, ApiKey.METADATA, MetadataResponse).topics
         line = lines.connection(found.partitions[0].leader_id)
-        batches: list[Batch] = []
+        batches = list(known)
         while True:
             position = batches[-1].last_offset + 1 if batches else 0
             wanted = FetchPartition(partition, fetch_offset=position, partition_max_bytes=1 << 22)

@@ -11,17 +11,14 @@ import os
 import sys
 import time
 
+from delivery_places import started
 from delivery_spark_points import DRIVER, DyingDataSource
-
-from ottla.spark import session
 
 
 def main() -> int:
     given = json.loads(sys.argv[1])
     os.environ[DRIVER] = str(os.getpid())
-    spark = session.start(
-        master=given["master"], heap="512m", settings={"spark.sql.shuffle.partitions": "3"}
-    )
+    spark = started(given, **{"spark.sql.shuffle.partitions": "3"})
     spark.dataSource.register(DyingDataSource)
     rows = (
         spark.readStream.format("ottla")

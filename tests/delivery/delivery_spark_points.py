@@ -1,8 +1,9 @@
 """Where a Spark job dies: points of the sink's work, at which a process kills itself or others.
 
 Spark's Python workers import this module with the writers below. The environment has the point and
-when: OTTLA_DIE = {"point": ..., "hit": n, "who": ...}, the n-th time that a process passes it. With
-"once", a file that does not exist yet, one process dies and its successors continue.
+when: OTTLA_DIE = {"point": ..., "hit": n, "who": ..., "mark": file, "once": ...}, the n-th time
+that a process passes it. The file exists once a process has died there; with "once" its successors
+continue.
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceStreamWriter
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 import ottla.spark.sink.commit_log as decisions
 import ottla.spark.sink.writers as writers
+from ottla.client.delivery import Delivery
 from ottla.client.protocol.sender import Sender
 from ottla.spark import fork_server
+from ottla.spark.sink.options import WriteOptions
 from ottla.spark.source import OttlaDataSource
 
 DIE = "OTTLA_DIE"
 DRIVER = "OTTLA_DRIVER"
+WEAK = "OTTLA_WEAK"
+"""In the environment: writers are at least once, whatever the query asks for."""
 
 # Each point with the moment that it is.
 POINTS = {
@@ -46,15 +52,30 @@ class DyingWriter(writers.StreamWriter):
     pass
 
 
+class DyingBatchWriter(writers.BatchWriter):
+    pass
+
+
 class DyingDataSource(OttlaDataSource):
     """format("ottla"), in a process that will die."""
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        made = super().writer(schema, overwrite)
+        assert isinstance(made, writers.BatchWriter)
+        return DyingBatchWriter(chosen(made._options))
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         made = super().streamWriter(schema, overwrite)
         assert isinstance(made, writers.StreamWriter)
-        return DyingWriter(made._options)
+        return DyingWriter(chosen(made._options))
+
+
+def chosen(options: WriteOptions) -> WriteOptions:
+    if WEAK not in os.environ:
+        return options
+    return replace(options, delivery=Delivery.AT_LEAST_ONCE)
 
 
 class Point:
@@ -64,21 +85,22 @@ class Point:
         self.name: str = crash["point"]
         self._left: int = crash["hit"]
         self._who: str = crash["who"]
-        self._once: str = crash.get("once", "")
+        self._mark: str = crash["mark"]
+        self._once: bool = crash["once"]
 
     def passed(self) -> None:
         self._left -= 1
-        if self._left == 0 and self._is_first():
+        if self._left == 0 and (is_first(self._mark) or not self._once):
             die(self._who)
 
-    def _is_first(self) -> bool:
-        if not self._once:
-            return True
-        try:
-            os.close(os.open(self._once, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return False
-        return True
+
+def is_first(mark: str) -> bool:
+    """True for the process that makes the file."""
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
 
 
 def die(who: str) -> None:
@@ -119,24 +141,30 @@ def family(root: int) -> list[int]:
 def is_python_worker(pid: int) -> bool:
     """Of Spark: the daemon, or one that it has forked."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == fork_server.DAEMON
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        return fork_server.DAEMON in (name, *Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
     except OSError:
         return False
 
 
-def install(point: Point) -> None:
-    """Patch the point into the sink."""
+def place_of(point: str) -> tuple[object, str, Callable[..., Any]]:
+    """The function that a point belongs to, and what to make of it."""
     where: dict[str, tuple[object, str, Callable[..., Any]]] = {
-        "initialized": (decisions, "initialize", after),
+        "initialized": (decisions, "init_transactions", after),
         "sent": (Sender, "finish", before),
         "written": (writers, "_write", after),
         "deciding": (writers, "_commit", before),
         "half decided": (decisions, "commit_offset", after),
-        "decided": (decisions, "end_all", before),
-        "half ended": (decisions, "end_all", in_the_middle),
-        "ended": (decisions, "end_all", after),
+        "decided": (decisions, "end_transactions", before),
+        "half ended": (decisions, "end_transactions", in_the_middle),
+        "ended": (decisions, "end_transactions", after),
     }
-    owner, name, wrap = where[point.name]
+    return where[point]
+
+
+def install(point: Point) -> None:
+    """Patch the point into the sink."""
+    owner, name, wrap = place_of(point.name)
     setattr(owner, name, wrap(getattr(owner, name), point))
 
 

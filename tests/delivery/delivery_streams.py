@@ -65,12 +65,11 @@ class StreamsRun(SparkRun):
                 producer.send("source", text, key=key, partition=partition)
                 self.expected.append(text)
 
-    def _environment(self, life: JobLife) -> dict[str, str]:
-        found = SparkRun._environment(self, life)
+    def _environment(self, life: JobLife, number: int) -> dict[str, str]:
+        found = SparkRun._environment(self, life, number)
         # Only one host: its successors would die as well, and there would be no progress.
         if life.who == "worker":
-            crash = {**json.loads(found[DIE]), "once": str(self.directory / f"once-{life.point}")}
-            found[DIE] = json.dumps(crash)
+            found[DIE] = json.dumps({**json.loads(found[DIE]), "once": True})
         if self.keyed:
             found[KEYED] = "1"
         if life.home:

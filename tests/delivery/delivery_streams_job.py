@@ -18,9 +18,10 @@ import sys
 import time
 from pathlib import Path
 
-from delivery_spark_points import DRIVER, DyingDataSource
+from delivery_places import started
+from delivery_spark_points import DRIVER, DyingDataSource, is_first
 
-from ottla.spark import session, source
+from ottla.spark import source
 from ottla.streams import String, Topology
 from ottla.streams.run.application import Application, ApplicationState
 
@@ -36,14 +37,6 @@ def count(life: str, text: str, before: str) -> str:
     if counted == int(at) and is_first(once):
         os.kill(os.getpid(), signal.SIGKILL)
     return f"{life}:{int(before.rpartition(':')[2] or -1) + 1}"
-
-
-def is_first(once: str) -> bool:
-    try:
-        os.close(os.open(once, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
 
 
 def topology() -> Topology:
@@ -68,7 +61,7 @@ def main() -> int:
         application_id="proved",
         bootstrap_servers=given["servers"],
         state_dir=Path(given["checkpoint"]),
-        spark=lambda: session.start(master=given["master"], heap="512m"),
+        spark=lambda: started(given),
         config={
             "statestore.cache.max.bytes": 0,
             "max.poll.records": given["at_once"],

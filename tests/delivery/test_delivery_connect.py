@@ -14,7 +14,7 @@ from delivery_connect import ConnectRun, lives, summary
 from delivery_connect_subjects import SUBJECTS
 from delivery_run import seed_of_this_run
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 LIVES = 3
 
 

@@ -12,7 +12,7 @@ import pytest
 from delivery_run import seed_of_this_run
 from delivery_spark import JobLife, SparkRun, lives, summary
 
-pytestmark = [pytest.mark.delivery, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.delivery, pytest.mark.timeout(3600)]
 LIVES = 2
 
 

@@ -8,7 +8,7 @@ import pytest
 from delivery_run import seed_of_this_run
 from delivery_streams import StreamsRun, stream_lives, summary
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 LIVES = 1
 
 
