@@ -16,7 +16,7 @@ class CommitWaiter(NamedTuple):
     """A caller that waits for the high watermark to reach `offset`."""
 
     offset: int
-    tell: CommitCallback
+    callback: CommitCallback
     needs_min_isr: bool  # acks=all: fails as soon as too few replicas are in sync
 
 
@@ -45,7 +45,7 @@ class CommitWaiters:
     def reached(self, high_watermark: int) -> None:
         waiting = self._waiting
         while waiting and waiting[0].offset <= high_watermark:
-            waiting.popleft().tell(ErrorCode.NONE)
+            waiting.popleft().callback(ErrorCode.NONE)
 
     def too_few(self) -> None:
         """Fewer replicas are in sync than min.insync.replicas: acks=all fails, although the records
@@ -54,10 +54,10 @@ class CommitWaiters:
         if failed:
             self._waiting = deque(waiter for waiter in self._waiting if not waiter.needs_min_isr)
         for waiter in failed:
-            waiter.tell(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            waiter.callback(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def end(self, code: ErrorCode) -> None:
         """Another broker leads now: whether these are committed will not be known here."""
         waiters, self._waiting = self._waiting, deque()
         for waiter in waiters:
-            waiter.tell(code)
+            waiter.callback(code)

@@ -149,8 +149,11 @@ class Log:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> LogAppendInfo:
-        """HOT. Append a client's or a coordinator's batches as the leader, which writes offsets and
-        leader epoch into `data`. KafkaError if this log or its disk refuses them."""
+        """HOT. Append a client's or a coordinator's batches, as the leader.
+
+        Offsets and leader epoch are written into `data`. KafkaError if this log or its disk refuses
+        the batches.
+        """
         if self.dir.offline:
             raise self.dir.offline_error()
         config = self._config
@@ -168,7 +171,8 @@ class Log:
                 max_timestamp = header.max_timestamp
             if header.producer_id >= 0:
                 producing = True
-                # Only a client repeats a batch, and it sends one at a time: none is left out here.
+                # Only a client repeats a batch, and its request has one batch for a partition. So
+                # returning here leaves out no other batch.
                 duplicate = self._check_producer(data, header, origin)
                 if duplicate is not None:
                     return self._duplicate_info(duplicate)
@@ -192,6 +196,7 @@ class Log:
         ):
             segment = self.roll_if_due(size, max_timestamp, first_offset, offset - 1, now_ms)
         assert segment.base_offset <= first_offset  # an index holds offsets relative to the base
+        assert offset > first_offset or not headers  # the next append must not reuse an offset
         try:
             segment.append(data, headers)
         except OSError as error:
@@ -268,7 +273,7 @@ class Log:
         if (
             # Index entries hold 31 bits of offset, counted from the segment's base offset.
             last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-            # The segment was made for batches after a gap, and the write of these then failed.
+            # The segment was created for batches after a gap, and writing these failed.
             or first_offset < segment.base_offset
             or (
                 segment.size
@@ -285,8 +290,8 @@ class Log:
         return segment
 
     def _is_old(self, segment: LogSegment, max_timestamp: int, now_ms: int) -> bool:
-        """True if segment.ms has passed since the first batch, by the batches' own timestamps, or
-        without these since the file was made."""
+        """True if segment.ms has passed since the first batch, by the timestamps of the batches. If
+        they have none, the age counts from when the file was created."""
         with self._guard("roll"):
             segment.largest()  # reads it if the log was just opened: writing needs it
             first = segment.first_batch_timestamp()
@@ -329,7 +334,9 @@ class Log:
         except OSError as error:
             # Both can be rebuilt from the log, so a batch is not refused for them: without the
             # snapshot a recovery replays more segments.
-            _log.warning("%s: no producer snapshot at offset %d: %s", self.name, base, error)
+            _log.warning(
+                "%s: failed to write the producer snapshot at offset %d: %s", self.name, base, error
+            )
         return segment
 
     # Reading
@@ -375,7 +382,7 @@ class Log:
             found = segment.read(offset, size_max, end, whole_first_batch)
             if found is not None or inside or segment.position_of(offset) < end:
                 return found
-            # The cleaner left nothing at or after `offset` in this segment: look in the next.
+            # Compaction left nothing at or after `offset` in this segment: look in the next one.
         return None
 
     def offset_for_time(self, timestamp: int, *, end_offset: int) -> TimestampAndOffset | None:
@@ -536,7 +543,7 @@ class Log:
         self.closed = True
         self.segments.release()
 
-    # Reported by the modules that do the work; nobody else writes to a log's attributes
+    # Called by the modules that do the work. Only these methods write to a log's attributes.
 
     def extended(self, end_offset: int, size: int) -> None:
         """The active segment has `size` more bytes, and the log ends at `end_offset`."""
@@ -545,11 +552,18 @@ class Log:
         self.end_offset = end_offset
 
     def start_moved(self, offset: int) -> None:
+        """Records before `offset` were deleted. Their epochs go, too: a follower must not be sent
+        back to an offset that the log no longer has."""
         self.start_offset = offset
         self.epochs.truncate_from_start(offset)
 
     def end_moved(self, offset: int) -> None:
-        """Records from `offset` on were cut off; `generation` voids a flush that is under way."""
+        """Records from `offset` on were cut off.
+
+        The recovery point falls with the end: other records may come to these offsets, which are
+        not on the disk yet. For the same reason `generation` voids a flush that is under way.
+        """
+        assert offset <= self.end_offset or not self.segments.size  # only an emptied log may jump
         self.end_offset = offset
         self.start_offset = min(self.start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
