@@ -57,7 +57,7 @@ def request(session_id: int, epoch: int, *partitions: int) -> FetchRequest:
 def resting(sessions: FetchSessions, partition: Partition) -> FetchSession:
     session = sessions.resolve(request(0, 0, 0, 1), VERSION, 0).session
     assert session is not None
-    session.mark_caught_up(KEY, partition, tells_commits=False)
+    session.mark_caught_up(KEY, partition, reports_high_watermark=False)
     assert list(session.active) == [(TOPIC_ID, 1)]
     return session
 
@@ -116,7 +116,7 @@ def test_a_commit_wakes_followers_that_consumers_read_from() -> None:
     partition = led()
     session = resting(FetchSessions(10), partition)
     session.mark_changed(KEY)
-    session.mark_caught_up(KEY, partition, tells_commits=True)
+    session.mark_caught_up(KEY, partition, reports_high_watermark=True)
     woken: list[int] = []
     session.wake = woken.append
     committed(partition)
@@ -126,8 +126,8 @@ def test_a_commit_wakes_followers_that_consumers_read_from() -> None:
 def test_a_partition_named_again_is_read() -> None:
     sessions, partition = FetchSessions(10), led()
     session = resting(sessions, partition)
-    plan = sessions.resolve(request(session.id, 1, 0), VERSION, 0)
-    assert KEY in plan.wanted
+    fetch_context = sessions.resolve(request(session.id, 1, 0), VERSION, 0)
+    assert KEY in fetch_context.partitions
     assert len(partition.tail) == len(partition.waiting) == 0
 
 

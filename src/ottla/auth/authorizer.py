@@ -81,8 +81,8 @@ class AclIndex:
     def of_type(self, resource: int) -> Iterator[Acl]:
         return (acl for acl in self.acls if acl.resource == resource)
 
-    def found(self, wanted: AclFilter) -> list[Acl]:
-        return sorted(acl for acl in self.acls if wanted.matches(acl))
+    def filtered(self, acl_filter: AclFilter) -> list[Acl]:
+        return sorted(acl for acl in self.acls if acl_filter.matches(acl))
 
 
 class Authorizer:

@@ -100,13 +100,13 @@ class FailureDetector:
         self._over.set()
 
     def _on_image(self, image: MetadataImage) -> None:
-        wanted = self._wanted(image)
+        brokers = self._brokers_to_watch(image)
         for broker_id, (epoch, task) in list(self._tasks.items()):
-            if broker_id not in wanted or wanted[broker_id].epoch != epoch:
+            if broker_id not in brokers or brokers[broker_id].epoch != epoch:
                 task.cancel()
                 del self._tasks[broker_id]
         self._forget(image)
-        for broker_id, broker in wanted.items():
+        for broker_id, broker in brokers.items():
             if broker_id not in self._tasks:
                 name = f"failure-detector-{broker_id}"
                 task = asyncio.get_running_loop().create_task(self._watch(broker), name=name)
@@ -120,7 +120,7 @@ class FailureDetector:
                 del self._suspected[broker_id]
         self._over.set()
 
-    def _wanted(self, image: MetadataImage) -> dict[int, BrokerImage]:
+    def _brokers_to_watch(self, image: MetadataImage) -> dict[int, BrokerImage]:
         me = self._node_id
         if me not in image.brokers:
             return {}  # not registered: this broker may be the one that is cut off

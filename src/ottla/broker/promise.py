@@ -55,22 +55,22 @@ class Promise(Generic[R]):
 
     def then(self, call: Callable[[R], S]) -> Promise[S]:
         """Call with the value, now or when it comes; the promise of what the call returns."""
-        made: Promise[S] = Promise()
+        result: Promise[S] = Promise()
         if self.is_resolved:
-            made.value = call(self.value)
-            made.is_resolved = True
-            return made
+            result.value = call(self.value)
+            result.is_resolved = True
+            return result
 
         def settle(value: R) -> None:
             try:
-                found = call(value)
+                outcome = call(value)
             except Exception as error:
-                made._fail(error)
+                result._fail(error)
             else:
-                made.resolve(found)
+                result.resolve(outcome)
 
-        self._when(settle, made._fail)
-        return made
+        self._when(settle, result._fail)
+        return result
 
     def _when(self, call: Callable[[R], object], fail: OnError) -> None:
         """`call` must not raise."""
@@ -117,13 +117,13 @@ def all_of(promises: Sequence[Promise[R]]) -> Promise[list[R]]:
     If one of them fails, so does this.
     """
     gathered = Promise[list[R]]()
-    found: dict[int, R] = {}
+    values: dict[int, R] = {}
     count = len(promises)  # `take` must not refer to the promises, which refer to it
 
     def take(index: int, value: R) -> None:
-        found[index] = value
-        if len(found) == count:
-            gathered.resolve([found[index] for index in range(count)])
+        values[index] = value
+        if len(values) == count:
+            gathered.resolve([values[index] for index in range(count)])
 
     if not promises:
         gathered.resolve([])

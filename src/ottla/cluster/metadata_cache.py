@@ -104,9 +104,8 @@ class MetadataCache:
 
     def _advance(self, keys: list[str]) -> MetadataImage:
         """The next image: everything that depends on these keys is read again."""
-        topics: dict[
-            str, set[int] | None
-        ] = {}  # the partitions whose states changed; None: the whole topic
+        # By topic, the partitions whose states changed; None: the whole topic.
+        topics: dict[str, set[int] | None] = {}
         brokers: set[int] = set()
         configs: set[str] = set()
         groups: set[str] = set()

@@ -23,9 +23,8 @@ class CoordinatorTimer:
 
     def __init__(self) -> None:
         self._due_ms: dict[TimerKey, int] = {}
-        self._queued_ms: dict[
-            TimerKey, int
-        ] = {}  # the earliest entry that the heap holds for a key
+        # The earliest entry that the heap holds for each key.
+        self._queued_ms: dict[TimerKey, int] = {}
         self._heap: list[tuple[int, TimerKey]] = []
 
     def __len__(self) -> int:

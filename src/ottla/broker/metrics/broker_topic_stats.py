@@ -60,8 +60,8 @@ class BrokerTopicStats:
         """The counters of a topic that is not in `by_name` yet."""
         if not self._exists(name):
             return self._others
-        found = self.by_name[name] = BrokerTopicMetrics()
-        return found
+        metrics = self.by_name[name] = BrokerTopicMetrics()
+        return metrics
 
     def families(self) -> Iterator[MetricFamily]:
         """As the JMX exporter has them: the sample without a topic is the total."""

@@ -56,7 +56,7 @@ class SharePartitionRead:
     def acquire(
         self,
         member_id: str,
-        wanted: AcquireLimits,
+        acquire_limits: AcquireLimits,
         now_ms: int,
         delay: DelayedDeliveryConfig | None = None,
     ) -> tuple[list[AcquiredRecords], FileSlice | None]:
@@ -69,7 +69,7 @@ class SharePartitionRead:
             member_id,
             [batch.span for batch in found],
             fetch_offset=self._offset,
-            wanted=wanted,
+            acquire_limits=acquire_limits,
             now_ms=now_ms,
             delays=None if delay is None else self._delays(read.records, found, delay),
         )

@@ -170,10 +170,10 @@ class SharePartitions:
                 self.forget(key)
 
     def settings(self, group_id: str) -> ShareGroupSettings:
-        found = self._settings.get(group_id)
-        if found is None:
-            found = self._settings[group_id] = self._read_settings(group_id)
-        return found
+        settings = self._settings.get(group_id)
+        if settings is None:
+            settings = self._settings[group_id] = self._read_settings(group_id)
+        return settings
 
     def _has_dead_letters(self) -> bool:
         return finalized(self._metadata.image)["share.version"] >= DEAD_LETTERS_FROM
@@ -282,26 +282,26 @@ class SharePartitions:
 
     def _begin_read(self, shared: LocalSharePartition, now_ms: int) -> None:
         read = self.persister.read(shared.key, leader_epoch=shared.leader_epoch, now_ms=now_ms)
-        read.then(lambda found: self._read(shared, found))
+        read.then(lambda result: self._read(shared, result))
 
-    def _read(self, shared: LocalSharePartition, found: StateResult) -> None:
-        if isinstance(found, KafkaError):
-            self._read_failed(shared, found)
+    def _read(self, shared: LocalSharePartition, result: StateResult) -> None:
+        if isinstance(result, KafkaError):
+            self._read_failed(shared, result)
             return
-        if found.start_offset != UNKNOWN:
-            self._loaded(shared, found)
+        if result.start_offset != UNKNOWN:
+            self._loaded(shared, result)
             return
         # Stored at once: `latest` would be a later offset after a restart, and whatever was
         # delivered but not acknowledged by then would be skipped.
         now_ms = self._clock.now_ms()
         start_offset = self._first_offset(shared.key.group_id, shared.log, now_ms)
-        first = SharePartitionWrite(found.state_epoch, shared.leader_epoch, start_offset, 0, ())
-        state = found._replace(start_offset=start_offset)
+        first = SharePartitionWrite(result.state_epoch, shared.leader_epoch, start_offset, 0, ())
+        state = result._replace(start_offset=start_offset)
         written = self.persister.write(shared.key, first, now_ms)
         written.then(
-            lambda result: (
-                self._read_failed(shared, result)
-                if isinstance(result, KafkaError)
+            lambda outcome: (
+                self._read_failed(shared, outcome)
+                if isinstance(outcome, KafkaError)
                 else self._loaded(shared, state)
             )
         )
@@ -353,7 +353,7 @@ class SharePartitions:
         member: ShareMember,
         topic_id: bytes,
         index: int,
-        said: Iterable[ShareAcknowledgementBatch],
+        acknowledgements: Iterable[ShareAcknowledgementBatch],
         now_ms: int,
     ) -> Promise[Refusal]:
         """Resolved when all of it is stored; with a KafkaError if none of it is."""
@@ -361,12 +361,12 @@ class SharePartitions:
             shared = self.find(member.group_id, topic_id, index, now_ms)
             if not shared.ready:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "its state is being read")
-            change = shared.partition.acknowledge(member.member_id, said, now_ms)
+            transition = shared.partition.acknowledge(member.member_id, acknowledgements, now_ms)
         except KafkaError as error:
             answer = Promise[Refusal]()
             answer.resolve(error)
             return answer
-        stored = self._store(shared, change, now_ms)
+        stored = self._store(shared, transition, now_ms)
         self.watch(shared, now_ms)
         return stored
 
@@ -400,44 +400,44 @@ class SharePartitions:
         self._alarm.set(shared.partition.next_deadline_ms(), now_ms)
 
     def _store(
-        self, shared: LocalSharePartition, change: StateTransition, now_ms: int
+        self, shared: LocalSharePartition, transition: StateTransition, now_ms: int
     ) -> Promise[Refusal]:
         partition = shared.partition
-        if not change.batches:
-            partition.commit(change)
+        if not transition.batches:
+            partition.commit(transition)
             answer = Promise[Refusal]()
             answer.resolve(None)
             return answer
         write = SharePartitionWrite(
             partition.state_epoch,
             partition.leader_epoch,
-            change.start_offset,
-            change.delivery_complete_count,
-            tuple(change.batches),
+            transition.start_offset,
+            transition.delivery_complete_count,
+            tuple(transition.batches),
         )
         written = self.persister.write(shared.key, write, now_ms)
-        return written.then(lambda found: self._stored(shared, change, found))
+        return written.then(lambda result: self._stored(shared, transition, result))
 
     def _stored(
-        self, shared: LocalSharePartition, change: StateTransition, found: StateResult
+        self, shared: LocalSharePartition, transition: StateTransition, result: StateResult
     ) -> Refusal:
-        if isinstance(found, KafkaError):
+        if isinstance(result, KafkaError):
             now_ms = self._clock.now_ms()
-            shared.partition.rollback(change)
+            shared.partition.rollback(transition)
             self._alarm.set(now_ms + RETRY_MS, now_ms)  # for locks that expire, or have expired
-            if found.code in _FENCED:
+            if result.code in _FENCED:
                 self.forget(shared.key)
-            return KafkaError(_leader_code(found.code), found.message)
-        shared.partition.commit(change)
-        self._send_dead_letters(shared, change.dead)
+            return KafkaError(_leader_code(result.code), result.message)
+        shared.partition.commit(transition)
+        self._send_dead_letters(shared, transition.dead)
         shared.waiting.wake_all()
         return None
 
     def _store_in_background(
-        self, shared: LocalSharePartition, change: StateTransition, now_ms: int
+        self, shared: LocalSharePartition, transition: StateTransition, now_ms: int
     ) -> Promise[Refusal]:
         """Without a request that waits. What cannot be stored is retried later."""
-        stored = self._store(shared, change, now_ms)
+        stored = self._store(shared, transition, now_ms)
         stored.then(partial(_warn, shared.key))
         return stored
 
@@ -468,8 +468,8 @@ class SharePartitions:
         if self._stopped or shared.is_over or shared.key.topic_id not in self._names:
             return
         now_ms = self._clock.now_ms()
-        change = shared.partition.archive(dead.first, dead.last)
-        stored = self._store_in_background(shared, change, now_ms)
+        transition = shared.partition.archive(dead.first, dead.last)
+        stored = self._store_in_background(shared, transition, now_ms)
         stored.then(lambda refusal: self._archived(shared, dead, refusal))
 
     def _archived(self, shared: LocalSharePartition, dead: DeadRecords, refusal: Refusal) -> None:
@@ -509,8 +509,8 @@ def _warn(key: SharePartitionKey, refusal: Refusal) -> None:
         log.warning("%s: storing the share-partition state failed: %s", key, refusal)
 
 
-def _first_refusal(found: Iterable[StateResult]) -> Refusal:
-    return next((result for result in found if isinstance(result, KafkaError)), None)
+def _first_refusal(results: Iterable[StateResult]) -> Refusal:
+    return next((result for result in results if isinstance(result, KafkaError)), None)
 
 
 def _leader_code(code: ErrorCode) -> ErrorCode:

@@ -117,7 +117,7 @@ class ClassicGroup:
 
     def __repr__(self) -> str:
         return (
-            f"Group({self.group_id}, {self.state.value}, generation {self.generation}, "
+            f"ClassicGroup({self.group_id}, {self.state.value}, generation {self.generation}, "
             f"{len(self.members)} members)"
         )
 

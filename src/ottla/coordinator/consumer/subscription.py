@@ -158,8 +158,10 @@ def _assign(
     ids: dict[tuple[frozenset[str], frozenset[str]], frozenset[bytes]] = {}
     subscribers = []
     for member_id, instance_id, names, matched, target in subscriptions:
-        wanted = names, matched
-        if wanted not in ids:
-            ids[wanted] = frozenset(known[name].id for name in names | matched if name in known)
-        subscribers.append(Subscriber(member_id, instance_id, ids[wanted], target))
+        subscription_key = names, matched
+        if subscription_key not in ids:
+            ids[subscription_key] = frozenset(
+                known[name].id for name in names | matched if name in known
+            )
+        subscribers.append(Subscriber(member_id, instance_id, ids[subscription_key], target))
     return assign(subscribers, counts)

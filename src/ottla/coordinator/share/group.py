@@ -270,8 +270,8 @@ class ShareGroup:
             view = topics.by_name.get(name)
             if view is None:
                 continue
-            there = self.initialized.get(view.id)
-            known = set() if there is None else set(there.partitions)
+            initialized = self.initialized.get(view.id)
+            known = set() if initialized is None else set(initialized.partitions)
             left = tuple(index for index in range(view.partition_count) if index not in known)
             if left:
                 missing[view.id] = StatePartitions(name, left)
@@ -282,8 +282,8 @@ class ShareGroup:
         if not more:
             return
         for topic_id, topic in more.items():
-            there = self.initialized.get(topic_id)
-            known = set() if there is None else set(there.partitions)
+            initialized = self.initialized.get(topic_id)
+            known = set() if initialized is None else set(initialized.partitions)
             partitions = tuple(sorted(known.union(topic.partitions)))
             self.initialized[topic_id] = StatePartitions(topic.name, partitions)
         self._record_initialized(event)

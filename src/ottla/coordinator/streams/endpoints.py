@@ -37,6 +37,6 @@ def _partitions(
         for name in subtopology.sources() if indexes else ():
             view = topics.by_name.get(name)
             if view is not None:
-                there = [index for index in indexes or () if index < view.partition_count]
-                found.append(TopicPartition(name, there))
+                existing = [index for index in indexes or () if index < view.partition_count]
+                found.append(TopicPartition(name, existing))
     return found

@@ -70,12 +70,12 @@ def _group(request: StreamsGroupHeartbeatRequest, event: GroupEvent) -> StreamsG
     empty_classic = isinstance(group, ClassicGroup) and group.is_empty
     if request.member_epoch > JOIN_EPOCH or (group is not None and not empty_classic):
         return find_streams_group(event.groups, request.group_id, "Streams group")
-    made = StreamsGroup(request.group_id)
+    new_group = StreamsGroup(request.group_id)
     if group is not None:
         for record in group.tombstones():
             event.record(*record)
-    event.put_group(made)
-    return made
+    event.put_group(new_group)
+    return new_group
 
 
 def _leave(
