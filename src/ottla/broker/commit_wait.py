@@ -71,7 +71,7 @@ def read_committed(
     *,
     timeout_ms: int,
 ) -> R | asyncio.Future[R]:
-    """What was read from a coordinator, once none of it can be lost with this broker."""
+    """The response, once everything that it was read from is committed."""
     waiting = [
         partition
         for partition in partitions

@@ -70,7 +70,7 @@ class IsrWrites:
         self.expanded = 0  # and how often it has gained some
 
     def submit(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        """Write this ISR; until that is known to be done, the larger set counts."""
+        """Write this ISR. Until the store has answered, the larger set counts."""
         followers = partition.followers
         if followers is None or followers.pending is not None or self._stopped:
             return
@@ -97,7 +97,7 @@ class IsrWrites:
                 writes = [self._queue.popleft() for _ in range(count)]
                 await self._write([write for write in writes if write.is_current])
         except Exception:
-            log.exception("Writing ISR changes failed")
+            log.exception("Failed to write ISR changes")
         finally:
             self._task = None
 
@@ -129,7 +129,8 @@ class IsrWrites:
         return alter_isr(self._metadata.image, topic, write.state, write.isr, write.broker_epochs)
 
     async def _resolve_conflict(self, write: IsrWrite) -> None:
-        """The state has changed: by another broker, or by a write of ours without an answer."""
+        """Find out why a write failed: another broker changed the state, an earlier write of ours
+        succeeded without an answer, or a broker that was to join has restarted."""
         try:
             entry = await self._store.get(write.key)
         except MetaStoreError:
@@ -138,7 +139,8 @@ class IsrWrites:
             return
         self._metadata.apply([KeyChange(write.key, entry)])
         followers = write.partition.followers
-        # Still the same state here: the change was another one's, and arrives with an image.
+        # The state that this write replaces is still the current one. So the check of a joining
+        # broker's epoch has failed: that broker has restarted and must not join (KIP-903).
         if write.is_current and followers is not None:
             followers.give_up()
 

@@ -44,7 +44,7 @@ TOPIC_IDS_FROM: Final = 13  # of Produce and of Fetch
 
 
 class MeteredApplication:
-    """An Application (see net/channel.py) in front of the broker."""
+    """A RequestHandler (see net/channel.py) in front of the broker."""
 
     def __init__(self, application: RequestHandler, broker: BrokerParts) -> None:
         self._application = application
