@@ -118,8 +118,8 @@ class CoordinatorService(ABC, Generic[C]):
         self.coordinator.shards[result.partition].appended(result.records, base_offset)
 
     def _await_commit(self, result: CoordinatorResult, now_ms: int) -> None:
-        """A result without records waits as well: its replies may rest on records of earlier results
-        that are not committed yet."""
+        """A result without records waits as well, because its replies may rest on records of
+        earlier results that are not committed yet."""
         partition = self._partitions.of_topic(self._topic.name).get(result.partition)
         if partition is None or is_committed(partition):
             self._reply(result.replies)

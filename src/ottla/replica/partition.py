@@ -165,8 +165,9 @@ class Partition:
 
     def _become_leader(self, now_ms: int, live: Mapping[int, int], lag_max_ms: int) -> None:
         end = self.log.end_offset
-        # Noted before the first record of the epoch: a follower that asks where an older epoch
-        # ended has to get this offset, even if the leader has appended nothing yet (KIP-101).
+        # Noted before the first record of the epoch. After two elections in a row a follower may
+        # have records of an epoch that this log lacks. It learns where to truncate only if this log
+        # knows a later epoch than any that the follower can ask for (KIP-101).
         self.log.begin_epoch(self.leader_epoch)
         if not self.leads:
             self.followers = None  # the progress of an earlier time as leader is worth nothing

@@ -178,8 +178,8 @@ class ShareGroup:
                 )
 
     def _member(self, member_id: str) -> ShareGroupMember:
-        nobody = ShareGroupMember(member_id, ShareGroupMemberMetadata(None, "", "", ()))
-        return self.members.get(member_id, nobody)
+        new_member = ShareGroupMember(member_id, ShareGroupMemberMetadata(None, "", "", ()))
+        return self.members.get(member_id, new_member)
 
     # -- members
 

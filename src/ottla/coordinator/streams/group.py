@@ -216,8 +216,8 @@ class StreamsGroup:
 
     def member(self, member_id: str) -> StreamsGroupMember:
         """The member; a new one if it is unknown."""
-        nobody = StreamsGroupMember(member_id, StreamsGroupMemberMetadata())
-        return self.members.get(member_id, nobody)
+        new_member = StreamsGroupMember(member_id, StreamsGroupMemberMetadata())
+        return self.members.get(member_id, new_member)
 
     # -- the steps of a heartbeat, in this order
 

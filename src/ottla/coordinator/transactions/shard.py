@@ -114,7 +114,7 @@ class TransactionCoordinatorShard(CoordinatorShard):
         self._latest.end(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> CoordinatorResult:
-        """Transactions that are prepared go on: their markers are written, maybe once more."""
+        """Complete the prepared transactions: write their markers, perhaps for the second time."""
         event = self.new_event(now_ms)
         self._loaded_ms = now_ms
         for key, value in self._latest.latest.items():
@@ -394,7 +394,7 @@ class TransactionCoordinatorShard(CoordinatorShard):
     def _fence(
         self, transactional_id: str, transaction: TransactionMetadata, event: CoordinatorEvent
     ) -> None:
-        """Abort without a request; the producer that has the transaction open is fenced."""
+        """Abort the open transaction without a request of its producer, which is fenced."""
         version = EPOCH_BUMP_FROM
         self._prepare(transactional_id, transaction, event, commit=False, client_version=version)
 
