@@ -11,7 +11,7 @@ from replicating_brokers import Brokers, play
 
 from ottla.broker.fetch_sessions import CaughtUpPartition, FetchKey, FetchSession, FetchSessions
 from ottla.cluster import layout
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.cluster.store import Put
 from ottla.replica.partition import Partition
 from ottla.storage.log import LogConfig
@@ -36,11 +36,11 @@ def led() -> Partition:
     made = Partition(
         "t", 0, topic_id=TOPIC_ID, leader_epoch=0, log=log, node_id=1, high_watermark=0
     )
-    apply(made, State(0, (1, FOLLOWER), 1, 0, (1, FOLLOWER), 0))
+    apply(made, PartitionRegistration(0, (1, FOLLOWER), 1, 0, (1, FOLLOWER), 0))
     return made
 
 
-def apply(partition: Partition, state: State) -> None:
+def apply(partition: Partition, state: PartitionRegistration) -> None:
     partition.apply(state, NOW_MS, live=LIVE, lag_max_ms=30_000, may_lead=True)
 
 
@@ -73,15 +73,15 @@ def committed(partition: Partition) -> None:
 
 
 def out_of_sync(partition: Partition) -> None:
-    apply(partition, State(0, (1, FOLLOWER), 1, 0, (1,), 1))
+    apply(partition, PartitionRegistration(0, (1, FOLLOWER), 1, 0, (1,), 1))
 
 
 def led_by_another(partition: Partition) -> None:
-    apply(partition, State(0, (1, FOLLOWER), FOLLOWER, 1, (1, FOLLOWER), 1))
+    apply(partition, PartitionRegistration(0, (1, FOLLOWER), FOLLOWER, 1, (1, FOLLOWER), 1))
 
 
 def led_anew(partition: Partition) -> None:
-    apply(partition, State(0, (1, FOLLOWER), 1, 1, (1, FOLLOWER), 1))
+    apply(partition, PartitionRegistration(0, (1, FOLLOWER), 1, 1, (1, FOLLOWER), 1))
 
 
 def gone(partition: Partition) -> None:

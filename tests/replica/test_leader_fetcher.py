@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_partition import NOW_MS, TOPIC_ID, batch
 from test_roles import LAG_MS, LIVE
 
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import patch
 from ottla.replica.leader_fetcher import BACKOFF_MS_MIN, FetchLimits, LeaderFetcher, restart_within
@@ -41,7 +41,7 @@ def held(node: int = US, index: int = 0, epoch: int = 1) -> Partition:
 
 
 def lead(partition: Partition, leader: int, epoch: int) -> None:
-    state = State(partition.index, (1, 2, 3), leader, epoch, (1, 2, 3), epoch)
+    state = PartitionRegistration(partition.index, (1, 2, 3), leader, epoch, (1, 2, 3), epoch)
     partition.apply(state, NOW_MS, live=LIVE, lag_max_ms=LAG_MS, may_lead=True)
 
 

@@ -53,9 +53,7 @@ from ottla.cluster.controlled_shutdown import leave_isrs_at_shutdown
 from ottla.cluster.controller import Controller
 from ottla.cluster.controller_election import ControllerElection
 from ottla.cluster.dead_brokers import unregister_dead_broker
-from ottla.cluster.image import BrokerRegistration as BrokerImage
-from ottla.cluster.image import MetadataImage
-from ottla.cluster.image import PartitionRegistration as PartitionImage
+from ottla.cluster.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.metadata_writer import MetadataWriter
 from ottla.cluster.runtime_settings import RuntimeSettings
@@ -491,16 +489,16 @@ class Broker:
     def check_security(self, config: ServerConfig) -> None:
         self._security.check(config)
 
-    def endpoints(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+    def endpoints(self, listener: str) -> Iterator[tuple[BrokerRegistration, str, int]]:
         return self._endpoints.live(listener)
 
-    def endpoints_of_late(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+    def endpoints_of_late(self, listener: str) -> Iterator[tuple[BrokerRegistration, str, int]]:
         return self._endpoints.live_or_recent(listener)
 
     def reachable(self, listener: str) -> frozenset[int]:
         return self._endpoints.reachable(listener)
 
-    def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
+    def offline_replicas(self, topic: str, partition: PartitionRegistration) -> list[int]:
         offline = [replica for replica in partition.replicas if replica not in self.image.brokers]
         if self.node_id not in offline and self.partitions.is_offline(topic, partition.index):
             offline.append(self.node_id)

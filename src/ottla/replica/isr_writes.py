@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ottla.cluster import layout
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.cluster.leader_election import alter_isr
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.metadata_writer import MetadataWriter
@@ -37,7 +37,7 @@ class IsrWrite(NamedTuple):
     """
 
     partition: Partition
-    state: State
+    state: PartitionRegistration
     isr: tuple[int, ...]
     broker_epochs: dict[int, int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import AppendOrigin
 from ottla.records.control import Marker, build_marker
@@ -128,9 +128,9 @@ class Partition:
     # Leader and follower
 
     @property
-    def state(self) -> State:
+    def state(self) -> PartitionRegistration:
         """The state in the metadata store, as far as this broker knows it."""
-        return State(
+        return PartitionRegistration(
             index=self.index,
             replicas=self.replicas,
             leader=self.leader,
@@ -140,7 +140,13 @@ class Partition:
         )
 
     def apply(
-        self, state: State, now_ms: int, *, live: Mapping[int, int], lag_max_ms: int, may_lead: bool
+        self,
+        state: PartitionRegistration,
+        now_ms: int,
+        *,
+        live: Mapping[int, int],
+        lag_max_ms: int,
+        may_lead: bool,
     ) -> None:
         """Take over a state from the metadata store. A state that is older than ours is ignored.
 

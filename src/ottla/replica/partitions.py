@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from ottla.cluster.image import MetadataImage, TopicImage
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
 from ottla.storage.log import Log, LogConfig
@@ -242,7 +241,7 @@ class Partitions:
         return self._create(applied, applied.partitions[index], settings, self._now_ms)
 
     def _create(
-        self, topic: TopicImage, state: State, settings: LogConfig, now_ms: int
+        self, topic: TopicImage, state: PartitionRegistration, settings: LogConfig, now_ms: int
     ) -> Partition | None:
         """The partition with its log; None if its directory failed."""
         self._pending_creations.pop((topic.name, state.index), None)
@@ -259,7 +258,7 @@ class Partitions:
         self._on_role(partition, False)
         return partition
 
-    def _remove_replica(self, topic: TopicImage, state: State, now_ms: int) -> None:
+    def _remove_replica(self, topic: TopicImage, state: PartitionRegistration, now_ms: int) -> None:
         """The partition was reassigned to other brokers. A log that was found at the start is set
         aside instead of deleted, because this broker has not seen the reassignment."""
         partition = self._topics[topic.name].pop(state.index, None)
@@ -276,7 +275,9 @@ class Partitions:
             partition.end()
             self._on_role(partition, True)
 
-    def _partition_of(self, topic: TopicImage, state: State, partition_log: Log) -> Partition:
+    def _partition_of(
+        self, topic: TopicImage, state: PartitionRegistration, partition_log: Log
+    ) -> Partition:
         """A partition on a log that exists. The checkpoint knows its high watermark."""
         high_watermark = self._store.high_watermark(topic.name, state.index)
         return Partition(
@@ -289,7 +290,7 @@ class Partitions:
             high_watermark=high_watermark,
         )
 
-    def _apply_state(self, partition: Partition, state: State, now_ms: int) -> None:
+    def _apply_state(self, partition: Partition, state: PartitionRegistration, now_ms: int) -> None:
         before = (partition.leader, partition.leader_epoch, partition.leads)
         partition.apply(
             state,

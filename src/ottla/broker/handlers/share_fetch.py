@@ -307,12 +307,12 @@ class DelayedShareFetch:
 
     def _watch(self) -> None:
         for shared in self._watched:
-            shared.log.waiting.add(self._wake)
+            shared.partition.waiting.add(self._wake)
             shared.waiting.add(self._wake)
 
     def _unwatch(self) -> None:
         for shared in self._watched:
-            shared.log.waiting.discard(self._wake)
+            shared.partition.waiting.discard(self._wake)
             shared.waiting.discard(self._wake)
 
     def _wake(self, size: int) -> None:

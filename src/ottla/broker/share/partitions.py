@@ -68,9 +68,9 @@ class ShareGroupSettings(NamedTuple):
 
 
 class LocalSharePartition:
-    """A share-partition with its log, and the fetches that wait for its records.
+    """A share-partition with its partition, and the fetches that wait for its records.
 
-    It is `ready` when its state has been read; until then it has no `partition`.
+    It is `ready` when its state has been read; until then it has no `share_partition`.
     """
 
     __slots__ = (
@@ -79,27 +79,27 @@ class LocalSharePartition:
         "is_new",
         "key",
         "leader_epoch",
-        "log",
         "partition",
         "ready",
+        "share_partition",
         "waiting",
     )
 
-    def __init__(self, key: SharePartitionKey, log: Partition) -> None:
+    def __init__(self, key: SharePartitionKey, partition: Partition) -> None:
         self.key = key
-        self.log = log
-        self.leader_epoch = log.leader_epoch
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.ready = False
         self.is_new = True  # no fetch has read from it since its state was read
         self.error: KafkaError | None = None  # why its state could not be read
-        self.partition: SharePartition
+        self.share_partition: SharePartition
         self.waiting = Watchers()
         self.delays: tuple[int, list[tuple[int, int]]] = (-1, [])  # of the batch at this offset
 
     @property
     def is_over(self) -> bool:
-        """True if this broker no longer leads the log, or leads it in another epoch."""
-        return not self.log.leads or self.log.leader_epoch != self.leader_epoch
+        """True if this broker no longer leads the partition, or leads it in another epoch."""
+        return not self.partition.leads or self.partition.leader_epoch != self.leader_epoch
 
 
 class SharePartitions:
@@ -222,14 +222,14 @@ class SharePartitions:
         partition = self._partitions.leading(name, index)
         key = SharePartitionKey(group_id, topic_id, index)
         shared = self._shared.get(key)
-        if shared is None or shared.log is not partition or shared.is_over:
+        if shared is None or shared.partition is not partition or shared.is_over:
             shared = self._load(key, partition, now_ms)
         if shared.error is not None:
             self.forget(key)
             raise shared.error
         if shared.ready:
-            shared.partition.limits = self.settings(group_id).limits
-            shared.partition.move_log_start(partition.log.start_offset)
+            shared.share_partition.limits = self.settings(group_id).limits
+            shared.share_partition.move_log_start(partition.log.start_offset)
         return shared
 
     def forget(self, key: SharePartitionKey) -> None:
@@ -246,7 +246,7 @@ class SharePartitions:
         """The number of delayed records of each group."""
         counts: dict[str, int] = {}
         for key, shared in self._shared.items():
-            count = shared.partition.delayed_count if shared.ready else 0
+            count = shared.share_partition.delayed_count if shared.ready else 0
             if count:
                 counts[key.group_id] = counts.get(key.group_id, 0) + count
         return counts
@@ -294,7 +294,7 @@ class SharePartitions:
         # Stored at once: `latest` would be a later offset after a restart, and whatever was
         # delivered but not acknowledged by then would be skipped.
         now_ms = self._clock.now_ms()
-        start_offset = self._first_offset(shared.key.group_id, shared.log, now_ms)
+        start_offset = self._first_offset(shared.key.group_id, shared.partition, now_ms)
         first = SharePartitionWrite(result.state_epoch, shared.leader_epoch, start_offset, 0, ())
         state = result._replace(start_offset=start_offset)
         written = self.persister.write(shared.key, first, now_ms)
@@ -307,16 +307,16 @@ class SharePartitions:
         )
 
     def _loaded(self, shared: LocalSharePartition, state: SharePartitionState) -> None:
-        shared.partition = SharePartition(
+        shared.share_partition = SharePartition(
             state.start_offset,
             batches=state.batches,
             state_epoch=state.state_epoch,
             leader_epoch=shared.leader_epoch,
             limits=self.settings(shared.key.group_id).limits,
         )
-        shared.partition.move_log_start(shared.log.log.start_offset)
+        shared.share_partition.move_log_start(shared.partition.log.start_offset)
         shared.ready = True
-        self._send_dead_letters(shared, shared.partition.unfinished())
+        self._send_dead_letters(shared, shared.share_partition.unfinished())
         shared.waiting.wake_all()
 
     def _read_failed(self, shared: LocalSharePartition, error: KafkaError) -> None:
@@ -361,7 +361,9 @@ class SharePartitions:
             shared = self.find(member.group_id, topic_id, index, now_ms)
             if not shared.ready:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "its state is being read")
-            transition = shared.partition.acknowledge(member.member_id, acknowledgements, now_ms)
+            transition = shared.share_partition.acknowledge(
+                member.member_id, acknowledgements, now_ms
+            )
         except KafkaError as error:
             answer = Promise[Refusal]()
             answer.resolve(error)
@@ -377,7 +379,7 @@ class SharePartitions:
         shares = [shared for key, shared in self._shared.items() if key.group_id == group_id]
         released = all_of(
             [
-                self._store_in_background(shared, shared.partition.release(member_id), now_ms)
+                self._store_in_background(shared, shared.share_partition.release(member_id), now_ms)
                 for shared in shares
                 if shared.ready
             ]
@@ -397,20 +399,20 @@ class SharePartitions:
 
     def watch(self, shared: LocalSharePartition, now_ms: int) -> None:
         """Locks were acquired or renewed: set the timer that expires them."""
-        self._alarm.set(shared.partition.next_deadline_ms(), now_ms)
+        self._alarm.set(shared.share_partition.next_deadline_ms(), now_ms)
 
     def _store(
         self, shared: LocalSharePartition, transition: StateTransition, now_ms: int
     ) -> Promise[Refusal]:
-        partition = shared.partition
+        share_partition = shared.share_partition
         if not transition.batches:
-            partition.commit(transition)
+            share_partition.commit(transition)
             answer = Promise[Refusal]()
             answer.resolve(None)
             return answer
         write = SharePartitionWrite(
-            partition.state_epoch,
-            partition.leader_epoch,
+            share_partition.state_epoch,
+            share_partition.leader_epoch,
             transition.start_offset,
             transition.delivery_complete_count,
             tuple(transition.batches),
@@ -423,12 +425,12 @@ class SharePartitions:
     ) -> Refusal:
         if isinstance(result, KafkaError):
             now_ms = self._clock.now_ms()
-            shared.partition.rollback(transition)
+            shared.share_partition.rollback(transition)
             self._alarm.set(now_ms + RETRY_MS, now_ms)  # for locks that expire, or have expired
             if result.code in _FENCED:
                 self.forget(shared.key)
             return KafkaError(_leader_code(result.code), result.message)
-        shared.partition.commit(transition)
+        shared.share_partition.commit(transition)
         self._send_dead_letters(shared, transition.dead)
         shared.waiting.wake_all()
         return None
@@ -451,7 +453,7 @@ class SharePartitions:
             if not offsets <= offsets_sent:
                 offsets_sent |= offsets
                 done = partial(self._dead_letters_sent, shared, records)
-                self.dead_letters.send(shared.key.group_id, shared.log, records, done)
+                self.dead_letters.send(shared.key.group_id, shared.partition, records, done)
 
     def _dead_letters_sent(self, shared: LocalSharePartition, dead: DeadRecords) -> None:
         offsets_sent = self._dead_letter_offsets.get(shared.key, set())
@@ -468,7 +470,7 @@ class SharePartitions:
         if self._stopped or shared.is_over or shared.key.topic_id not in self._names:
             return
         now_ms = self._clock.now_ms()
-        transition = shared.partition.archive(dead.first, dead.last)
+        transition = shared.share_partition.archive(dead.first, dead.last)
         stored = self._store_in_background(shared, transition, now_ms)
         stored.then(lambda refusal: self._archived(shared, dead, refusal))
 
@@ -482,16 +484,16 @@ class SharePartitions:
 
     def _clock_set(self, step_ms: int) -> None:
         for shared in [shared for shared in self._shared.values() if shared.ready]:
-            shared.partition.clock_set(step_ms)
+            shared.share_partition.clock_set(step_ms)
 
     def _expire(self, now_ms: int) -> int | None:
         deadlines = []
         for shared in [shared for shared in self._shared.values() if shared.ready]:
-            due_ms = shared.partition.next_deadline_ms()
+            due_ms = shared.share_partition.next_deadline_ms()
             if due_ms is not None and due_ms <= now_ms:
-                self._store_in_background(shared, shared.partition.expire(now_ms), now_ms)
+                self._store_in_background(shared, shared.share_partition.expire(now_ms), now_ms)
                 shared.waiting.wake_all()  # delayed records may be due, which is not stored
-                due_ms = shared.partition.next_deadline_ms()
+                due_ms = shared.share_partition.next_deadline_ms()
                 if due_ms is not None and due_ms <= now_ms:
                     due_ms = now_ms + RETRY_MS
             if due_ms is not None:
