@@ -138,8 +138,8 @@ class Broker:
 
     @property
     def session_state(self) -> SessionState | None:
-        found: SessionState | None = getattr(self._meta_store, "session_state", None)
-        return found
+        state: SessionState | None = getattr(self._meta_store, "session_state", None)
+        return state
 
     @property
     def port(self) -> int:

@@ -176,12 +176,12 @@ class MeteredApplication:
     def _meter(self, key: int) -> RequestMetrics:
         api = APIS[key]
         if key == FETCH:
-            found = RequestMetrics("FetchConsumer", api.version_max)
+            metrics = RequestMetrics("FetchConsumer", api.version_max)
         else:
             codes = None if key == PRODUCE else ErrorCodeFinder(response_type(key))
-            found = RequestMetrics(api.name, api.version_max, codes)
-        self._meters[key] = found
-        return found
+            metrics = RequestMetrics(api.name, api.version_max, codes)
+        self._meters[key] = metrics
+        return metrics
 
     # Called by the page
 

@@ -396,7 +396,7 @@ class RegistrySerde(Serde[T]):
         on values as dicts and lists."""
 
     @abstractmethod
-    def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
+    def _decoder(self, registered: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
         """For payloads of this schema; `header` is the header that named it, if no prefix did."""
 
 
