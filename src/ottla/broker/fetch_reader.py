@@ -103,7 +103,7 @@ class FetchReader:
     # reading
 
     def collect(self) -> None:
-        """Read every wanted partition once, within the byte limits."""
+        """Read every partition of the request once, within the byte limits."""
         size = 0
         satisfied = self._refused = False
         answers = self._answers = []
@@ -124,7 +124,7 @@ class FetchReader:
             if data.records:
                 size += len(data.records)
             elif data.diverging_epoch is not None or (
-                not self._plain and self._is_news(cached, data)
+                not self._plain and self._must_respond(cached, data)
             ):
                 satisfied = True
             answers.append((key, cached, data))
@@ -148,7 +148,7 @@ class FetchReader:
                 return data
             return read_partition_data(partition, cached, room, self.isolation, first)
         if not self._noted:
-            cached.partition = partition if self._note(partition, cached) else None
+            cached.partition = partition if self._record_progress(partition, cached) else None
         quota = broker.replication.leader_quota
         if self.replica_id not in partition.isr and quota.holds_back(
             partition.topic, partition.index, broker.clock.now_ms()
@@ -156,11 +156,12 @@ class FetchReader:
             return read_partition_data(partition, cached, -1, LOG_END, False)
         return read_partition_data(partition, cached, room, LOG_END, first)
 
-    def _is_news(self, cached: CachedPartition, data: PartitionData) -> bool:
+    def _must_respond(self, cached: CachedPartition, data: PartitionData) -> bool:
         """True if the response must not wait, although there are no records.
 
-        A follower learns at once of a new log start, because a DeleteRecords request may wait until
-        it has deleted the same; and of a new high watermark, where consumers read from followers.
+        A follower gets a new log start at once, because a DeleteRecords request may wait until the
+        follower has deleted the same records. It gets a new high watermark at once if consumers
+        read from followers.
         """
         if self.replica_id < 0:
             return data.preferred_read_replica >= 0
@@ -169,10 +170,9 @@ class FetchReader:
         )
 
     def _available(self) -> int:
-        """The bytes that are there, including those that were cut off by a limit or a segment's
-        end.
+        """The bytes that could be read, including those that a limit or a segment's end cut off.
 
-        Waiting for min_bytes would bring nothing more in these cases.
+        If there are such bytes, waiting would not make this response any larger.
         """
         size = 0
         isolation = self.isolation
@@ -213,7 +213,7 @@ class FetchReader:
             ctx.rights.readable.add(topic)
         return allowed
 
-    def _note(self, partition: Partition, cached: CachedPartition) -> bool:
+    def _record_progress(self, partition: Partition, cached: CachedPartition) -> bool:
         """Record a follower's progress: it has everything before its fetch offset. This counts only
         if its log is consistent with ours; otherwise it truncates first."""
         if not is_consistent(partition, cached):
@@ -334,7 +334,9 @@ class FetchReader:
     def _empty(self, throttle_ms: int) -> FetchResponse:
         session = self.fetch_context.session
         for _, cached, _ in self._answers:
-            cached.high_watermark = -1  # the response names nothing: all of it is news next time
+            cached.high_watermark = (
+                -1
+            )  # the response names no partition: the next one names them all
         if session is None:
             return FetchResponse(throttle_time=throttle_ms)
         if self.fetch_context.incremental:

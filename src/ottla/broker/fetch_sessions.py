@@ -32,7 +32,7 @@ FetchKey = tuple[bytes | str, int]
 
 
 class CachedPartition:
-    """One partition that a client reads, and what the last response said of it."""
+    """One partition that a client reads, and the offsets that the last response gave for it."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -58,7 +58,7 @@ class CachedPartition:
         self.update(partition)
 
     def update(self, partition: FetchPartition) -> None:
-        # False until a response names it: the client may have ignored what earlier ones said.
+        # False until the next response names it, because the client may have missed earlier ones.
         self.reported = False
         self.fetch_offset = partition.fetch_offset
         self.size_max = partition.partition_max_bytes
@@ -69,8 +69,8 @@ class CachedPartition:
 
 
 class FetchSession:
-    """The partitions that one client reads, and those of them that may have news, in the order in
-    which they are served. For a consumer these are all."""
+    """The partitions that one client reads. `active` has those that the next fetch reads, in the
+    order in which they are served; for a consumer these are all."""
 
     __slots__ = ("active", "by_id", "caught_up", "epoch", "id", "partitions", "used_ms", "wake")
 
@@ -111,7 +111,7 @@ class FetchSession:
             )
 
     def mark_changed(self, key: FetchKey) -> None:
-        """The partition may have news again."""
+        """The partition has changed: the next fetch reads it again."""
         caught_up = self.caught_up.pop(key, None)
         if caught_up is not None:
             caught_up.end()
@@ -167,8 +167,8 @@ class CaughtUpPartition:
             wake(size)
 
     def _committed(self, size: int) -> None:
-        """The follower learns of a new high watermark with the next records. It learns at once if
-        consumers read from followers, because these wait for it."""
+        """A follower gets a new high watermark with the next records, or at once if consumers read
+        from followers, because they wait for it."""
         if self._reports_high_watermark:
             self._written(size)
         else:

@@ -143,6 +143,7 @@ class FollowerProgress:
     def begin(self, isr: Sequence[int]) -> None:
         """This ISR is being written: until the outcome is known, the larger set counts."""
         assert self.pending is None
+        assert self._node_id in isr  # a leader is always in sync with itself
         self.pending = tuple(isr)
         self._sort()
 
@@ -169,7 +170,6 @@ class FollowerProgress:
 
     def high_watermark(self, leader_end: int, now_ms: int) -> int:
         """The least end offset of the maximal ISR; UNKNOWN until each member has fetched."""
-        assert self.pending is None or self._node_id in self.pending  # a leader is always in sync
         least = leader_end
         for follower in self._in_sync:
             if follower.end_offset < least:

@@ -320,7 +320,7 @@ class Log:
         if old.base_offset == base and not old.size:
             return old
         with self._guard("new segment"):
-            segment = segments.make(base, self._config, now_ms)
+            segment = segments.create_segment(base, self._config, now_ms)
         if old.size:
             old.become_inactive()
         else:  # the log begins at a later offset than the name of its empty segment says

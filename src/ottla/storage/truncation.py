@@ -74,7 +74,7 @@ def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
     """Delete all records; the next one gets `offset`."""
     segments = log.segments
     delete_segments(log, segments.take_from(0), now_ms)
-    segments.add(segments.make(offset, log.config, now_ms))
+    segments.add(segments.create_segment(offset, log.config, now_ms))
     log.start_moved(offset)
     log.end_moved(offset)
     log.epochs.clear()

@@ -122,6 +122,7 @@ def complete_join(group: ClassicGroup, event: GroupEvent) -> None:
         member.new = False
         prolong_session(group, member, event)
         group.pending_sync.add(member.member_id)
+    assert group.awaiting_join_count == 0  # every waiting JoinGroup has its reply
     event.timer.schedule(sync_key(group), event.now_ms + group.rebalance_timeout_ms)
 
 
