@@ -149,11 +149,8 @@ class Log:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> LogAppendInfo:
-        """HOT. Append a client's or a coordinator's batches, as the leader.
-
-        Offsets and leader epoch are written into `data`. KafkaError if this log or its disk refuses
-        the batches.
-        """
+        """HOT. Append a client's or a coordinator's batches as the leader; offsets and leader epoch
+        are written into `data`. KafkaError if this log or its disk refuses them."""
         if self.dir.offline:
             raise self.dir.offline_error()
         config = self._config
@@ -171,8 +168,7 @@ class Log:
                 max_timestamp = header.max_timestamp
             if header.producer_id >= 0:
                 producing = True
-                # Only a client repeats a batch, and its request has one batch for a partition. So
-                # returning here leaves out no other batch.
+                # A repeated batch is a client's, alone in its request: none is left out here.
                 duplicate = self._check_producer(data, header, origin)
                 if duplicate is not None:
                     return self._duplicate_info(duplicate)
@@ -196,7 +192,6 @@ class Log:
         ):
             segment = self.roll_if_due(size, max_timestamp, first_offset, offset - 1, now_ms)
         assert segment.base_offset <= first_offset  # an index holds offsets relative to the base
-        assert offset > first_offset or not headers  # the next append must not reuse an offset
         try:
             segment.append(data, headers)
         except OSError as error:
@@ -334,9 +329,7 @@ class Log:
         except OSError as error:
             # Both can be rebuilt from the log, so a batch is not refused for them: without the
             # snapshot a recovery replays more segments.
-            _log.warning(
-                "%s: failed to write the producer snapshot at offset %d: %s", self.name, base, error
-            )
+            _log.warning("%s: producer snapshot %d not written: %s", self.name, base, error)
         return segment
 
     # Reading
@@ -552,18 +545,11 @@ class Log:
         self.end_offset = end_offset
 
     def start_moved(self, offset: int) -> None:
-        """Records before `offset` were deleted. Their epochs go, too: a follower must not be sent
-        back to an offset that the log no longer has."""
         self.start_offset = offset
         self.epochs.truncate_from_start(offset)
 
     def end_moved(self, offset: int) -> None:
-        """Records from `offset` on were cut off.
-
-        The recovery point falls with the end: other records may come to these offsets, which are
-        not on the disk yet. For the same reason `generation` voids a flush that is under way.
-        """
-        assert offset <= self.end_offset or not self.segments.size  # only an emptied log may jump
+        """Records from `offset` on were cut off; `generation` voids a flush that is under way."""
         self.end_offset = offset
         self.start_offset = min(self.start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
