@@ -15,9 +15,7 @@ from ottla.broker.request_context import RequestContext
 from ottla.cluster.cluster_membership import ClusterMembership, cluster_id
 from ottla.cluster.controller import Controller
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import BrokerRegistration as BrokerImage
-from ottla.cluster.image import MetadataImage
-from ottla.cluster.image import PartitionRegistration as PartitionImage
+from ottla.cluster.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.metadata_writer import MetadataWriter
 from ottla.cluster.runtime_settings import RuntimeSettings
@@ -93,7 +91,7 @@ class AdminBroker:
     def _settings(self, overrides: Mapping[str, str]) -> LogConfig:
         return log_settings(self.config, overrides)
 
-    def endpoints(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+    def endpoints(self, listener: str) -> Iterator[tuple[BrokerRegistration, str, int]]:
         for broker in self.image.brokers.values():
             found = broker.listener(listener)
             if found is not None:
@@ -105,7 +103,7 @@ class AdminBroker:
     def reachable(self, listener: str) -> frozenset[int]:
         return frozenset(broker.id for broker, _, _ in self.endpoints(listener))
 
-    def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
+    def offline_replicas(self, topic: str, partition: PartitionRegistration) -> list[int]:
         return [NODE_ID] if self.partitions.is_offline(topic, partition.index) else []
 
     async def ask(self, key: ApiKey, request: Any, version: int | None = None) -> Any:

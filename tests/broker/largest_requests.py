@@ -34,7 +34,7 @@ def largest(
         holder, element = _place(request, path)
         if element is None:
             continue
-        cut = any(path == cut.asked[: len(path)] for cut in PORTIONS.get(key, ()))
+        cut = any(path == cut.request_path[: len(path)] for cut in PORTIONS.get(key, ()))
         count = cut_count if cut else _whole_count(key, element)
         size = _fill(request, holder, path[-1], element, min(count, SAMPLE), version)
         if size < min(count, SAMPLE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.broker import Broker
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.replica.partition import Partition
 
 OTHER = 77  # a broker that does not exist
@@ -40,7 +40,9 @@ class PlayedFollower:
 
     def _apply(self, leader: int, leader_epoch: int) -> None:
         replicas = (self.partition.node_id, OTHER)
-        state = State(self.partition.index, replicas, leader, leader_epoch, replicas, version=1_000)
+        state = PartitionRegistration(
+            self.partition.index, replicas, leader, leader_epoch, replicas, version=1_000
+        )
         self.partition.apply(
             state,
             self.broker.clock.now_ms(),

@@ -11,7 +11,7 @@ from data_path_broker import Client, batch
 
 from ottla.broker.broker import Broker
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.cluster.topics import TopicSpec
 from ottla.config import ServerConfig
 from ottla.replica.partition import Partition
@@ -81,7 +81,7 @@ class Brokers:
     def held(self, broker_id: int, topic: str = "t", index: int = 0) -> Partition:
         return self[broker_id].partitions.find(topic, index)
 
-    def state(self, broker_id: int, topic: str = "t", index: int = 0) -> State:
+    def state(self, broker_id: int, topic: str = "t", index: int = 0) -> PartitionRegistration:
         return self[broker_id].image.topics[topic].partitions[index]
 
     def end(self, broker_id: int, topic: str = "t", index: int = 0) -> int:

@@ -11,7 +11,7 @@ from replicating_brokers import Brokers, play
 
 from ottla.broker.fetch_sessions import CaughtUpPartition, FetchKey, FetchSession, FetchSessions
 from ottla.cluster import layout
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.cluster.store import Put
 from ottla.replica.partition import Partition
 from ottla.storage.log import LogConfig
@@ -36,11 +36,11 @@ def led() -> Partition:
     made = Partition(
         "t", 0, topic_id=TOPIC_ID, leader_epoch=0, log=log, node_id=1, high_watermark=0
     )
-    apply(made, State(0, (1, FOLLOWER), 1, 0, (1, FOLLOWER), 0))
+    apply(made, PartitionRegistration(0, (1, FOLLOWER), 1, 0, (1, FOLLOWER), 0))
     return made
 
 
-def apply(partition: Partition, state: State) -> None:
+def apply(partition: Partition, state: PartitionRegistration) -> None:
     partition.apply(state, NOW_MS, live=LIVE, lag_max_ms=30_000, may_lead=True)
 
 
@@ -57,7 +57,7 @@ def request(session_id: int, epoch: int, *partitions: int) -> FetchRequest:
 def resting(sessions: FetchSessions, partition: Partition) -> FetchSession:
     session = sessions.resolve(request(0, 0, 0, 1), VERSION, 0).session
     assert session is not None
-    session.mark_caught_up(KEY, partition, tells_commits=False)
+    session.mark_caught_up(KEY, partition, reports_high_watermark=False)
     assert list(session.active) == [(TOPIC_ID, 1)]
     return session
 
@@ -73,15 +73,15 @@ def committed(partition: Partition) -> None:
 
 
 def out_of_sync(partition: Partition) -> None:
-    apply(partition, State(0, (1, FOLLOWER), 1, 0, (1,), 1))
+    apply(partition, PartitionRegistration(0, (1, FOLLOWER), 1, 0, (1,), 1))
 
 
 def led_by_another(partition: Partition) -> None:
-    apply(partition, State(0, (1, FOLLOWER), FOLLOWER, 1, (1, FOLLOWER), 1))
+    apply(partition, PartitionRegistration(0, (1, FOLLOWER), FOLLOWER, 1, (1, FOLLOWER), 1))
 
 
 def led_anew(partition: Partition) -> None:
-    apply(partition, State(0, (1, FOLLOWER), 1, 1, (1, FOLLOWER), 1))
+    apply(partition, PartitionRegistration(0, (1, FOLLOWER), 1, 1, (1, FOLLOWER), 1))
 
 
 def gone(partition: Partition) -> None:
@@ -116,7 +116,7 @@ def test_a_commit_wakes_followers_that_consumers_read_from() -> None:
     partition = led()
     session = resting(FetchSessions(10), partition)
     session.mark_changed(KEY)
-    session.mark_caught_up(KEY, partition, tells_commits=True)
+    session.mark_caught_up(KEY, partition, reports_high_watermark=True)
     woken: list[int] = []
     session.wake = woken.append
     committed(partition)
@@ -126,8 +126,8 @@ def test_a_commit_wakes_followers_that_consumers_read_from() -> None:
 def test_a_partition_named_again_is_read() -> None:
     sessions, partition = FetchSessions(10), led()
     session = resting(sessions, partition)
-    plan = sessions.resolve(request(session.id, 1, 0), VERSION, 0)
-    assert KEY in plan.wanted
+    fetch_context = sessions.resolve(request(session.id, 1, 0), VERSION, 0)
+    assert KEY in fetch_context.partitions
     assert len(partition.tail) == len(partition.waiting) == 0
 
 

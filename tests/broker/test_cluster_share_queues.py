@@ -119,8 +119,8 @@ def unfinished(cluster: LocalCluster) -> list[str]:
             shares = cluster.broker(broker_id).shares
             found.append(f"broker {broker_id}: letters under way {shares._dead_letter_offsets}")
             for key, shared in shares._shared.items():
-                runs = [(run.first, run.last, run.state.name) for run in shared.partition._batches]
-                found.append(f"  {key}: ready {shared.ready}, error {shared.error}, {runs}")
+                batches = [str(batch) for batch in shared.share_partition._batches]
+                found.append(f"  {key}: ready {shared.ready}, error {shared.error}, {batches}")
         return found
 
     return cluster.call(look)

@@ -326,7 +326,7 @@ def test_a_topic_that_cannot_be_set_aside_does_not_prevent_a_start(
 
     monkeypatch.setattr("ottla.storage.files.DiskFiles.rename", refuse)
     run(tmp_path, after)
-    assert "Setting stray log" in caplog.text
+    assert "Failed to rename stray log" in caplog.text
 
 
 # Chores

@@ -12,7 +12,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.failure_detector import SUSPECT_S_MAX
 from ottla.cluster import layout
 from ottla.cluster.dead_brokers import unregister_dead_broker
-from ottla.cluster.image import BrokerRegistration as BrokerImage
+from ottla.cluster.image import BrokerRegistration
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -125,7 +125,7 @@ def test_a_broker_that_answers_again_is_no_longer_suspected(tmp_path: Path) -> N
         doubted: list[int] = []
         doubt = detector._suspect
 
-        def note(broker: BrokerImage) -> None:
+        def note(broker: BrokerRegistration) -> None:
             doubt(broker)
             doubted.append(broker.id)
 

@@ -34,16 +34,16 @@ def refused(sessions: FetchSessions, asked: FetchRequest, version: int = VERSION
 
 def test_without_a_session_each_request_names_everything() -> None:
     sessions = FetchSessions(10)
-    plan = sessions.resolve(request(0, -1, 0, 1), VERSION, 0)
-    assert list(plan.wanted) == [("t", 0), ("t", 1)]
-    assert plan.session is None
+    fetch_context = sessions.resolve(request(0, -1, 0, 1), VERSION, 0)
+    assert list(fetch_context.partitions) == [("t", 0), ("t", 1)]
+    assert fetch_context.session is None
     assert len(sessions) == 0
 
 
 def test_versions_before_7_know_no_sessions() -> None:
     sessions = FetchSessions(10)
-    plan = sessions.resolve(request(0, 0, 0), 6, 0)
-    assert plan.session is None
+    fetch_context = sessions.resolve(request(0, 0, 0), 6, 0)
+    assert fetch_context.session is None
     assert len(sessions) == 0
 
 
@@ -52,16 +52,16 @@ def test_a_session_remembers_its_partitions_and_takes_changes() -> None:
     session = sessions.resolve(request(0, 0, 0, 1), VERSION, 0).session
     assert session is not None
     assert session.id > 0
-    plan = sessions.resolve(request(session.id, 1, 1, 2, offset=7), VERSION, 0)
-    assert plan.incremental
-    assert {key: wanted.fetch_offset for key, wanted in plan.wanted.items()} == {
+    fetch_context = sessions.resolve(request(session.id, 1, 1, 2, offset=7), VERSION, 0)
+    assert fetch_context.incremental
+    assert {key: cached.fetch_offset for key, cached in fetch_context.partitions.items()} == {
         ("t", 0): 0,
         ("t", 1): 7,
         ("t", 2): 7,
     }
     forget = request(session.id, 2)
     forget.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[0, 2])]
-    assert list(sessions.resolve(forget, VERSION, 0).wanted) == [("t", 1)]
+    assert list(sessions.resolve(forget, VERSION, 0).partitions) == [("t", 1)]
 
 
 def test_a_session_whose_last_partition_is_forgotten_ends() -> None:
@@ -143,4 +143,4 @@ def test_served_partitions_move_to_the_end() -> None:
     session = sessions.resolve(request(0, 0, 0, 1, 2), VERSION, 0).session
     assert session is not None
     session.serve_last([("t", 0), ("t", 9)])
-    assert list(session.wanted) == [("t", 1), ("t", 2), ("t", 0)]
+    assert list(session.partitions) == [("t", 1), ("t", 2), ("t", 0)]

@@ -188,4 +188,4 @@ def test_a_partition_that_fails_to_load_does_not_block_the_next(
         topic.stop()
 
     run(tmp_path, act)
-    assert "states-1 cannot be read: a bug" in caplog.text
+    assert "Failed to read states-1: a bug" in caplog.text

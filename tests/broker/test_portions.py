@@ -39,8 +39,8 @@ def test_every_cut_names_existing_lists() -> None:
         module = import_module(f"ottla.wire.messages.{APIS[key]._module}")
         for cut in cuts:
             for message, path in (
-                (APIS[key].request, cut.asked),
-                (APIS[key].response, cut.answered),
+                (APIS[key].request, cut.request_path),
+                (APIS[key].response, cut.response_path),
             ):
                 kind: Any = message
                 for name in path:

@@ -14,7 +14,7 @@ from ottla.broker.broker import Broker
 from ottla.cluster import layout
 from ottla.cluster.dead_brokers import unregister_dead_broker
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import BrokerRegistration as BrokerImage
+from ottla.cluster.image import BrokerRegistration
 from ottla.cluster.store import MetaStore
 from ottla.config import Listener, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -87,7 +87,7 @@ def test_an_unregistered_broker_leads_nothing(tmp_path: Path) -> None:
         assert entry is not None
         # Another broker takes its id before it returns: it cannot continue.
         await store.delete(layout.broker_key(1), version=0)
-        other = BrokerImage(1, 77, (Listener("PLAINTEXT", "h", 1, "PLAINTEXT"),), None)
+        other = BrokerRegistration(1, 77, (Listener("PLAINTEXT", "h", 1, "PLAINTEXT"),), None)
         await store.create_ephemeral(layout.broker_key(1), layout.dump_broker(other, 0))
         await until(broker.failed.is_set)
         with pytest.raises(KafkaError) as refused:

@@ -132,7 +132,7 @@ def test_followers_are_served_by_leaders_only_and_only_if_they_are_replicas(tmp_
 def test_a_consumer_reads_committed_records_and_a_follower_all(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1))
-        cluster[1].replication.fetching.stop()
+        cluster[1].replication.fetchers.stop()
         assert await cluster.produce(0, b"a", acks=1) == 0
         assert (await fetch(cluster, 0)).records == b""
         me = ReplicaState(1, cluster[1].image.brokers[1].epoch)
@@ -149,7 +149,7 @@ def test_a_consumer_reads_committed_records_and_a_follower_all(tmp_path: Path) -
 def test_acks_all_times_out_when_a_follower_lags(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1))
-        cluster[1].replication.fetching.stop()
+        cluster[1].replication.fetchers.stop()
         data = PartitionProduceData(index=0, records=batch(b"a"))
         topic = TopicProduceData(name="t", partition_data=[data])
         request = ProduceRequest(acks=-1, timeout=50, topic_data=[topic])
@@ -163,14 +163,14 @@ def test_acks_all_times_out_when_a_follower_lags(tmp_path: Path) -> None:
 def test_a_lagging_follower_leaves_the_isr_and_rejoins(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0, 1))
-        fetching = cluster[1].replication.fetching
-        fetching.stop()
+        fetchers = cluster[1].replication.fetchers
+        fetchers.stop()
         waiting = asyncio.ensure_future(cluster.produce(0, b"a"))
         await cluster.until(lambda: cluster.state(2).isr == (0,))
         assert await waiting == 0  # committed by the remaining replicas
         assert cluster[0].replication.isr_writes.shrunk == 1
-        fetching._stopped = False
-        fetching.update(cluster.held(1))
+        fetchers._stopped = False
+        fetchers.update(cluster.held(1))
         await cluster.until(lambda: cluster.state(2).isr == (0, 1))
         assert cluster.end(1) == 1
 
@@ -183,7 +183,7 @@ def test_a_new_leader_reports_no_end_before_its_high_watermark_is_known(tmp_path
         for number in range(3):
             assert await cluster.produce(0, b"%d" % number) == 0
         cluster.held(1).high_watermark = 0  # it has not noticed
-        cluster[2].replication.fetching.stop()
+        cluster[2].replication.fetchers.stop()
         await cluster.crash(0)
         await cluster.until(lambda: cluster.held(1).leads)
         asked = ListOffsetsPartition(partition_index=0, timestamp=-1)

@@ -15,14 +15,14 @@ class Post:
         self.carried: list[tuple[int, list[str]]] = []
         self.refused: list[tuple[list[str], ErrorCode]] = []
         self.answers: list[asyncio.Future[None]] = []
-        self.batcher = RequestBatcher(self.carry, self.refuse, items_max=items_max)
+        self.batcher = RequestBatcher(self.send_request, self.fail_items, items_max=items_max)
 
-    async def carry(self, broker_id: int, items: list[str]) -> None:
+    async def send_request(self, broker_id: int, items: list[str]) -> None:
         self.carried.append((broker_id, items))
         self.answers.append(asyncio.get_running_loop().create_future())
         await self.answers[-1]
 
-    def refuse(self, items: list[str], error: KafkaError) -> None:
+    def fail_items(self, items: list[str], error: KafkaError) -> None:
         self.refused.append((items, error.code))
 
 

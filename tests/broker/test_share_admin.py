@@ -154,7 +154,7 @@ def test_read_committed_groups_do_not_acquire_aborted_records(tmp_path: Path) ->
             if commit is not None:
                 end = TransactionEnd(producer, 0, 0, commit, transaction_version=1)
                 reply: list[ErrorCode] = []
-                client.broker.markers.write(TOPIC, 0, end, now_ms=NOW_MS, tell=reply.append)
+                client.broker.markers.write(TOPIC, 0, end, now_ms=NOW_MS, callback=reply.append)
                 assert reply == [ErrorCode.NONE]
         await member.send(1)
         # 0-1 aborted, 2 its marker, 3-4 committed, 5 its marker, 6-7 undecided, 8 after it
@@ -176,7 +176,7 @@ def test_records_after_aborted_ones_are_found_at_once(tmp_path: Path) -> None:
             )  # fmt: skip
             partition.append(memoryview(bytearray(data)), NOW_MS, origin=AppendOrigin.COORDINATOR)
         end = TransactionEnd(7, 0, 0, commit=False, transaction_version=1)
-        client.broker.markers.write(TOPIC, 0, end, now_ms=NOW_MS, tell=lambda code: None)
+        client.broker.markers.write(TOPIC, 0, end, now_ms=NOW_MS, callback=lambda code: None)
         await member.send(2)
         # One aborted batch at a time is all that fits into an answer.
         assert await member.acquire(max_bytes=1000, max_wait=60_000) == [(3, 5, 1)]

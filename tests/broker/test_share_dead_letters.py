@@ -44,7 +44,7 @@ def headers(record: Record) -> dict[str, str]:
 
 async def until_done(client: Client, start_offset: int) -> None:
     (shared,) = client.broker.shares._shared.values()
-    await until(lambda: shared.partition.start_offset == start_offset)
+    await until(lambda: shared.share_partition.start_offset == start_offset)
 
 
 def test_a_rejected_record_becomes_a_dead_letter_with_kafkas_headers(tmp_path: Path) -> None:

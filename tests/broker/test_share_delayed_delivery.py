@@ -97,7 +97,7 @@ def test_delayed_delivery_survives_a_restart(tmp_path: Path) -> None:
         await member.join()
         assert await member.acquire() == []
         clock.advance(1000)
-        await until(lambda: _shared(client).partition.fetch_offset() == 0)
+        await until(lambda: _shared(client).share_partition.fetch_offset() == 0)
         assert await member.acquire() == [(0, 0, 1)]
         clock.advance(1000)
         assert acquired(await member.share_fetch(max_wait=5000)) == [(3, 3, 1)]
@@ -141,12 +141,12 @@ def test_the_number_of_delayed_records_is_limited(tmp_path: Path) -> None:
             await send(client, NOW_MS + 1000 * (number + 1))
         await send(client, None)
         assert await member.acquire(max_records=1) == []
-        assert _shared(client).partition.fetch_offset() is None
+        assert _shared(client).share_partition.fetch_offset() is None
         clock.advance(1000)
-        await until(lambda: _shared(client).partition.fetch_offset() == 0)
+        await until(lambda: _shared(client).share_partition.fetch_offset() == 0)
         assert await member.acquire(max_records=1) == [(0, 0, 1)]
         clock.advance(3000)
-        await until(lambda: _shared(client).partition.fetch_offset() == 1)
+        await until(lambda: _shared(client).share_partition.fetch_offset() == 1)
         assert await member.acquire() == [(1, 2, 1), (3, 3, 1), (5, 5, 1)]
 
     run(tmp_path, act, clock=clock)

@@ -93,7 +93,7 @@ def test_a_fetch_waits_for_appends_and_released_records(tmp_path: Path) -> None:
         assert acquired(await waiting()) == [(1, 1, 2)]
         (shared,) = client.broker.shares._shared.values()
         assert not len(shared.waiting)
-        assert not len(shared.log.waiting)
+        assert not len(shared.partition.waiting)
         assert acquired(await two.begin_fetch(max_wait=1)()) == []
 
     run(tmp_path, act)
@@ -127,7 +127,7 @@ def test_the_timer_expires_locks(tmp_path: Path) -> None:
         assert await member.acquire() == [(0, 3, 1)]
         (shared,) = client.broker.shares._shared.values()
         clock.advance(1000)
-        await until(lambda: shared.partition.fetch_offset() == 0)
+        await until(lambda: shared.share_partition.fetch_offset() == 0)
         assert await member.acquire() == [(0, 3, 2)]
 
     run(tmp_path, act, clock=clock, group_share_min_record_lock_duration_ms="1000")

@@ -54,7 +54,7 @@ class Someone:
         self.now_ms = START_MS
 
     def ask(self, instance_id: bytes = ME) -> ClientInstance:
-        return self.telemetry.ask(
+        return self.telemetry.get_subscription(
             session(), self.client_id, instance_id, self.resources, self.now_ms
         )
 

@@ -184,11 +184,11 @@ def test_the_next_start_completes_decided_transactions(
             # The first marker is written, then the power is cut.
             write, calls = MarkerWriter.write, iter((True,))
 
-            def write_once(*args: Any, tell: Callable[[ErrorCode], None], **more: Any) -> None:
+            def write_once(*args: Any, callback: Callable[[ErrorCode], None], **more: Any) -> None:
                 if next(calls, False):
-                    write(*args, tell=tell, **more)
+                    write(*args, callback=callback, **more)
                 else:
-                    tell(ErrorCode.KAFKA_STORAGE_ERROR)
+                    callback(ErrorCode.KAFKA_STORAGE_ERROR)
 
             patch.setattr(MarkerWriter, "write", write_once)
             assert await client.end(True) is NONE
@@ -244,7 +244,7 @@ def test_a_failed_marker_write_is_retried(tmp_path: Path, monkeypatch: pytest.Mo
         await client.add(("t", 0))
         with monkeypatch.context() as patch:
             not_now = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            patch.setattr(MarkerWriter, "write", lambda *_, tell, **__: tell(not_now))
+            patch.setattr(MarkerWriter, "write", lambda *_, callback, **__: callback(not_now))
             assert await client.end(True) is NONE
         assert await client.state() == "PrepareCommit"
         while await client.state() != "CompleteCommit":

@@ -37,7 +37,7 @@ def end(client: Client, epoch: int, *, version: int = 2, **more: Any) -> str:
     options = {"producer_id": 7, "coordinator_epoch": 0, "commit": True, **more}
     how = TransactionEnd(producer_epoch=epoch, transaction_version=version, **options)
     received: list[ErrorCode] = []
-    client.broker.markers.write("t", 0, how, now_ms=NOW_MS, tell=received.append)
+    client.broker.markers.write("t", 0, how, now_ms=NOW_MS, callback=received.append)
     return received[0].name
 
 

@@ -92,7 +92,7 @@ def test_a_marker_before_the_answer_invalidates_it(
         follower, write = await begun(client)
         epoch = client.epoch + (version == 2)  # a marker of version 2 has the epoch after
         end = TransactionEnd(client.producer_id, epoch, 0, commit, transaction_version=version)
-        client.broker.markers.write("t", 0, end, now_ms=1, tell=lambda code: None)
+        client.broker.markers.write("t", 0, end, now_ms=1, callback=lambda code: None)
         follower.fetch()
         assert await write == "INVALID_TXN_STATE"
         partition = client.broker.partitions.find("t", 0)
@@ -110,7 +110,7 @@ def test_the_marker_of_the_previous_transaction_keeps_the_answer_valid(
     async def act(client: TransactionClient) -> None:
         follower, write = await begun(client)
         end = TransactionEnd(client.producer_id, client.epoch, 0, commit, transaction_version=2)
-        client.broker.markers.write("t", 0, end, now_ms=1, tell=lambda code: None)
+        client.broker.markers.write("t", 0, end, now_ms=1, callback=lambda code: None)
         follower.fetch()
         assert await write == "NONE"
         partition = client.broker.partitions.find("t", 0)

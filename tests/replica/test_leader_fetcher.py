@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_partition import NOW_MS, TOPIC_ID, batch
 from test_roles import LAG_MS, LIVE
 
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import patch
 from ottla.replica.leader_fetcher import BACKOFF_MS_MIN, FetchLimits, LeaderFetcher, restart_within
@@ -41,7 +41,7 @@ def held(node: int = US, index: int = 0, epoch: int = 1) -> Partition:
 
 
 def lead(partition: Partition, leader: int, epoch: int) -> None:
-    state = State(partition.index, (1, 2, 3), leader, epoch, (1, 2, 3), epoch)
+    state = PartitionRegistration(partition.index, (1, 2, 3), leader, epoch, (1, 2, 3), epoch)
     partition.apply(state, NOW_MS, live=LIVE, lag_max_ms=LAG_MS, may_lead=True)
 
 
@@ -101,13 +101,18 @@ def test_the_first_request_names_everything_and_the_next_only_what_moved() -> No
     assert (first.session_id, first.session_epoch, first.max_wait) == (0, 0, 0)
     assert first.replica_state is not None
     assert (first.replica_state.replica_id, first.replica_state.replica_epoch) == (US, 11)
-    assert follow.take(answer(records(leader, 3), PartitionData(partition_index=1)), NOW_MS) == []
+    assert (
+        follow.process_response(
+            answer(records(leader, 3), PartitionData(partition_index=1)), NOW_MS
+        )
+        == []
+    )
     assert (ours.log.end_offset, ours.high_watermark) == (5, leader.high_watermark)
     second = follow.next_request(11, NOW_MS)
     assert asked(second) == [(0, 1, 5, 1)]
     assert second is not None
     assert (second.session_id, second.session_epoch, second.max_wait) == (SESSION, 1, 500)
-    follow.take(answer(), NOW_MS)
+    follow.process_response(answer(), NOW_MS)
     third = follow.next_request(11, NOW_MS)
     assert asked(third) == []
     assert third is not None
@@ -120,7 +125,7 @@ def test_a_request_names_no_more_than_the_leader_takes() -> None:
     named = []
     while indexes := [index for index, *_ in asked(follow.next_request(11, NOW_MS))]:
         named.append(indexes)
-        follow.take(answer(), NOW_MS)
+        follow.process_response(answer(), NOW_MS)
     assert named == [[0, 1], [2, 3], [4]]
 
 
@@ -128,7 +133,7 @@ def test_a_removed_partition_is_forgotten_and_may_return() -> None:
     ours, other = held(), held(index=1)
     follow = following(ours, other)
     follow.next_request(11, NOW_MS)
-    follow.take(answer(), NOW_MS)
+    follow.process_response(answer(), NOW_MS)
     follow.drop(ours)
     request = follow.next_request(11, NOW_MS)
     assert request is not None
@@ -144,9 +149,9 @@ def test_a_removed_partition_is_forgotten_and_may_return() -> None:
 def test_a_lost_session_starts_again() -> None:
     follow = following(held())
     follow.next_request(11, NOW_MS)
-    follow.take(answer(), NOW_MS)
+    follow.process_response(answer(), NOW_MS)
     follow.next_request(11, NOW_MS)
-    follow.take(answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NOW_MS)
+    follow.process_response(answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NOW_MS)
     again = follow.next_request(11, NOW_MS)
     assert again is not None
     assert (again.session_id, again.session_epoch, len(asked(again))) == (0, 0, 1)
@@ -155,7 +160,7 @@ def test_a_lost_session_starts_again() -> None:
 def test_without_a_session_every_request_is_full_and_waits() -> None:
     follow = following(held())
     follow.next_request(11, NOW_MS)
-    follow.take(answer(session=0), NOW_MS)
+    follow.process_response(answer(session=0), NOW_MS)
     again = follow.next_request(11, NOW_MS)
     assert again is not None
     assert (again.session_epoch, len(asked(again)), again.max_wait) == (0, 1, 500)
@@ -165,7 +170,7 @@ def test_other_top_level_errors_close_the_connection() -> None:
     follow = following(held())
     follow.next_request(11, NOW_MS)
     with pytest.raises(KafkaError):
-        follow.take(answer(error=ErrorCode.UNKNOWN_SERVER_ERROR), NOW_MS)
+        follow.process_response(answer(error=ErrorCode.UNKNOWN_SERVER_ERROR), NOW_MS)
 
 
 def test_a_failing_partition_backs_off_while_others_continue() -> None:
@@ -175,11 +180,11 @@ def test_a_failing_partition_backs_off_while_others_continue() -> None:
     now_ms = NOW_MS
     for backoff_ms in (BACKOFF_MS_MIN, 2 * BACKOFF_MS_MIN):
         assert (0, 1, 0, -1) in asked(follow.next_request(11, now_ms))
-        follow.take(answer(refusal), now_ms)
+        follow.process_response(answer(refusal), now_ms)
         assert (0, 1, 0, -1) not in asked(follow.next_request(11, now_ms))
-        assert follow.rest_ms(now_ms) == backoff_ms
+        assert follow.delay_ms(now_ms) == backoff_ms
         now_ms += backoff_ms
-    follow.take(answer(), now_ms)
+    follow.process_response(answer(), now_ms)
     lead(ours, LEADER, 2)
     follow.follow(ours)  # another epoch: at once
     assert (0, 2, 0, -1) in asked(follow.next_request(11, now_ms))
@@ -189,7 +194,7 @@ def test_when_all_partitions_back_off_nothing_is_fetched() -> None:
     follow = following(held())
     follow.next_request(11, NOW_MS)
     refusal = PartitionData(partition_index=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-    follow.take(answer(refusal), NOW_MS)
+    follow.process_response(answer(refusal), NOW_MS)
     assert follow.next_request(11, NOW_MS) is None
     assert len(asked(follow.next_request(11, NOW_MS + BACKOFF_MS_MIN))) == 1
 
@@ -200,10 +205,10 @@ def test_an_answer_for_an_outdated_state_is_dropped() -> None:
     follow = following(ours)
     follow.next_request(11, NOW_MS)
     lead(ours, 3, 2)  # the epoch is another one
-    follow.take(answer(records(leader, 0)), NOW_MS)
+    follow.process_response(answer(records(leader, 0)), NOW_MS)
     assert ours.log.end_offset == 0
     follow.drop(ours)
-    follow.take(answer(records(leader, 0)), NOW_MS)
+    follow.process_response(answer(records(leader, 0)), NOW_MS)
     assert ours.log.end_offset == 0
 
 
@@ -213,16 +218,16 @@ def test_an_answer_to_an_earlier_position_is_dropped() -> None:
     """
     ours, leader = held(), written(held(node=LEADER), 2, 1)
     follow = following(ours)
-    follow.take(answer(PartitionData(partition_index=0)), NOW_MS)  # a session
+    follow.process_response(answer(PartitionData(partition_index=0)), NOW_MS)  # a session
     follow.next_request(11, NOW_MS)
     first = follow.requests
     follow.next_request(11, NOW_MS)
     second = follow.requests
-    assert not follow.take(answer(records(leader, 0)), NOW_MS, first)
+    assert not follow.process_response(answer(records(leader, 0)), NOW_MS, first)
     assert ours.log.end_offset == 2
     assert asked(follow.next_request(11, NOW_MS)) == [(0, 1, 2, 1)]
-    assert not follow.take(answer(records(leader, 0)), NOW_MS, second)
-    assert follow.rest_ms(NOW_MS) is None  # it has not failed
+    assert not follow.process_response(answer(records(leader, 0)), NOW_MS, second)
+    assert follow.delay_ms(NOW_MS) is None  # it has not failed
     assert ours.log.end_offset == 2
 
 
@@ -232,8 +237,8 @@ def test_records_sent_twice_are_appended_once() -> None:
     leader = written(held(node=LEADER), 5, epoch=1)
     follow = following(ours)
     follow.next_request(11, NOW_MS)
-    follow.take(answer(records(leader, 0)), NOW_MS)
-    follow.take(answer(records(leader, 0)), NOW_MS)
+    follow.process_response(answer(records(leader, 0)), NOW_MS)
+    follow.process_response(answer(records(leader, 0)), NOW_MS)
     assert ours.log.end_offset == 5
 
 
@@ -244,7 +249,7 @@ def test_a_truncated_last_batch_is_left_out() -> None:
     follow.next_request(11, NOW_MS)
     whole = records(leader, 0)
     whole.records = bytes(whole.records or b"")[:-10]  # type: ignore[arg-type]
-    follow.take(answer(whole), NOW_MS)
+    follow.process_response(answer(whole), NOW_MS)
     assert ours.log.end_offset == 1
     assert asked(follow.next_request(11, NOW_MS)) == [(0, 1, 1, 1)]
 
@@ -256,7 +261,7 @@ def test_damaged_records_are_refused_and_fetched_again() -> None:
     follow.next_request(11, NOW_MS)
     bad = records(leader, 0)
     bad.records = bytes(bad.records or b"")[:-1] + b"!"  # type: ignore[arg-type]
-    follow.take(answer(bad), NOW_MS)
+    follow.process_response(answer(bad), NOW_MS)
     assert ours.log.end_offset == 0
     assert follow.next_request(11, NOW_MS) is None
     assert asked(follow.next_request(11, NOW_MS + BACKOFF_MS_MIN)) == [(0, 1, 0, -1)]
@@ -279,7 +284,7 @@ def converge(ours: Partition, leader: Partition) -> list[int]:
             if epoch != last_epoch or end < offset:
                 diverging = EpochEndOffset(epoch=epoch, end_offset=end)
                 data = PartitionData(partition_index=0, diverging_epoch=diverging)
-        follow.take(answer(data), NOW_MS)
+        follow.process_response(answer(data), NOW_MS)
         if ours.log.end_offset != ends[-1]:
             ends.append(ours.log.end_offset)
     raise AssertionError(ends)
@@ -357,7 +362,7 @@ def test_an_offset_out_of_range_is_handed_back() -> None:
     follow = following(ours)
     follow.next_request(11, NOW_MS)
     lost = PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
-    assert follow.take(answer(lost), NOW_MS) == [ours]
+    assert follow.process_response(answer(lost), NOW_MS) == [ours]
 
 
 def test_a_follower_restarts_at_the_leaders_start_offset() -> None:

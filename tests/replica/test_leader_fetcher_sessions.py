@@ -45,7 +45,7 @@ def test_nothing_overtakes_the_request_that_begins_a_session() -> None:
     assert asked(following.next_request(5, NOW_MS)) == [0]
     following.follow(second)
     assert not following.overtakes
-    following.take(answer(first), NOW_MS)
+    following.process_response(answer(first), NOW_MS)
     assert following.overtakes
     request = following.next_request(5, NOW_MS)
     assert request is not None
@@ -59,10 +59,10 @@ def test_setting_the_clock_back_extends_no_back_off() -> None:
     following.next_request(5, NOW_MS)
     refusal = answer(partition)
     refusal.responses[0].partitions[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    following.take(refusal, NOW_MS)
+    following.process_response(refusal, NOW_MS)
     assert following.next_request(5, NOW_MS + 1) is None  # it rests
     before = NOW_MS - 3_600_000
-    rest_ms = following.rest_ms(before)
-    assert rest_ms is not None
-    assert rest_ms <= 500
+    delay_ms = following.delay_ms(before)
+    assert delay_ms is not None
+    assert delay_ms <= 500
     assert asked(following.next_request(5, before)) == [0]

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.cluster.image import MetadataImage, StoredConfig, TopicImage
-from ottla.cluster.image import PartitionRegistration as PartitionState
+from ottla.cluster.image import MetadataImage, PartitionRegistration, StoredConfig, TopicImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partitions import LOGS_AT_ONCE_MAX, Partitions
 from ottla.storage.log import LogConfig
@@ -28,7 +27,8 @@ def topic(
     name: str, count: int = 1, *, mark: int = 1, replicas: tuple[int, ...] = (US,)
 ) -> TopicImage:
     states = tuple(
-        PartitionState(index, replicas, replicas[0], 0, replicas, 0) for index in range(count)
+        PartitionRegistration(index, replicas, replicas[0], 0, replicas, 0)
+        for index in range(count)
     )
     return TopicImage(name, bytes([mark]) * 16, states, StoredConfig(), 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_partition import NOW_MS, TOPIC_ID, batch
 
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
 from ottla.storage.log import LogConfig
@@ -19,11 +19,11 @@ US = 1
 
 def state(
     leader: int = US, epoch: int = 1, isr: tuple[int, ...] = (1, 2, 3), version: int = 0
-) -> State:
-    return State(0, (1, 2, 3), leader, epoch, isr, version)
+) -> PartitionRegistration:
+    return PartitionRegistration(0, (1, 2, 3), leader, epoch, isr, version)
 
 
-def held(first: State | None = None, *, min_isr: int = 1) -> Partition:
+def held(first: PartitionRegistration | None = None, *, min_isr: int = 1) -> Partition:
     config = LogConfig(min_insync_replicas=min_isr)
     store = LogStore.open(["/data"], config, NOW_MS, files=MemoryFiles())
     log = store.create("t", 0, TOPIC_ID, config, now_ms=NOW_MS)
@@ -35,7 +35,11 @@ def held(first: State | None = None, *, min_isr: int = 1) -> Partition:
 
 
 def apply(
-    partition: Partition, received: State, *, may_lead: bool = True, now_ms: int = NOW_MS
+    partition: Partition,
+    received: PartitionRegistration,
+    *,
+    may_lead: bool = True,
+    now_ms: int = NOW_MS,
 ) -> None:
     partition.apply(received, now_ms, live=LIVE, lag_max_ms=LAG_MS, may_lead=may_lead)
 
@@ -150,7 +154,7 @@ def test_too_few_in_sync_replicas_fail_before_and_after_the_append() -> None:
 
 
 def test_min_insync_replicas_is_capped_by_the_replica_count() -> None:
-    partition = held(State(0, (1,), 1, 1, (1,), 0), min_isr=2)
+    partition = held(PartitionRegistration(0, (1,), 1, 1, (1,), 0), min_isr=2)
     partition.check_min_isr()
     partition.append(batch(), NOW_MS)
     assert partition.high_watermark == 1

@@ -100,7 +100,7 @@ class SharePlay:
             member,
             [span for span in self.batches if span.last >= offset],
             fetch_offset=offset,
-            wanted=AcquireLimits(most, 500, "strict" in more),
+            acquire_limits=AcquireLimits(most, 500, "strict" in more),
             now_ms=self.now_ms,
             delays=self.delays,
         )

@@ -225,10 +225,10 @@ def test_a_directory_of_another_cluster_or_broker_is_refused() -> None:
     files = MemoryFiles()
     open_store(files, node_id=1, cluster_id="abc").close(NOW)
     with pytest.raises(
-        LogStoreError, match=r"meta.properties says cluster.id=abc.*this broker's is x"
+        LogStoreError, match=r"meta.properties has cluster.id=abc.*is configured with x"
     ):
         open_store(files, node_id=1, cluster_id="x")
-    with pytest.raises(LogStoreError, match=r"node.id=1.*is 2"):
+    with pytest.raises(LogStoreError, match=r"node.id=1.*with 2"):
         open_store(files, node_id=2, cluster_id="abc")
     assert open_store(files, node_id=1, cluster_id="abc").meta.cluster_id == "abc"
 

@@ -81,8 +81,8 @@ class AclIndex:
     def of_type(self, resource: int) -> Iterator[Acl]:
         return (acl for acl in self.acls if acl.resource == resource)
 
-    def found(self, wanted: AclFilter) -> list[Acl]:
-        return sorted(acl for acl in self.acls if wanted.matches(acl))
+    def filtered(self, acl_filter: AclFilter) -> list[Acl]:
+        return sorted(acl for acl in self.acls if acl_filter.matches(acl))
 
 
 class Authorizer:
@@ -102,12 +102,12 @@ class Authorizer:
 
     def rights(self, principal: Principal, host: str) -> Rights:
         """The cached decisions of a principal from a host; stale once `index` is another one."""
-        found = self._rights.get((principal, host))
-        if found is None:
+        rights = self._rights.get((principal, host))
+        if rights is None:
             if len(self._rights) >= RIGHTS_MAX:
                 self._rights = {}
-            found = self._rights[principal, host] = Rights(self, principal, host)
-        return found
+            rights = self._rights[principal, host] = Rights(self, principal, host)
+        return rights
 
     def decide(
         self, principal: Principal, host: str, operation: int, resource: int, name: str

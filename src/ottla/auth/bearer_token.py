@@ -88,14 +88,14 @@ def bearer_token(authorization: str) -> str | None:
 def _first_message(message: bytes) -> tuple[str, str | None]:
     """(token, authzid). Extensions are ignored, because nothing here uses any."""
     try:
-        said = _FIRST.match(message.decode()) if len(message) <= TOKEN_LENGTH_MAX else None
+        match = _FIRST.match(message.decode()) if len(message) <= TOKEN_LENGTH_MAX else None
     except UnicodeDecodeError:
-        said = None
-    if said is None:
+        match = None
+    if match is None:
         raise refused("Invalid OAUTHBEARER client first message")
-    pairs = [pair.partition("=")[::2] for pair in said["pairs"].split(SEPARATOR) if pair]
+    pairs = [pair.partition("=")[::2] for pair in match["pairs"].split(SEPARATOR) if pair]
     authorizations = [value for name, value in pairs if name == "auth"]
     bearer = bearer_token(authorizations[0]) if len(authorizations) == 1 else None
     if bearer is None:
         raise refused("Invalid OAUTHBEARER client first message: no bearer token")
-    return bearer, said["authzid"]
+    return bearer, match["authzid"]

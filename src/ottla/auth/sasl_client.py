@@ -114,8 +114,8 @@ def status_of(answer: bytes | str) -> str:
 def _bear(bearer: BearerToken, extensions: Mapping[str, str]) -> Generator[bytes, bytes, None]:
     """RFC 7628: `n,,^Aauth=Bearer <token>^A<extensions>^A`."""
     pairs = {"auth": f"Bearer {bearer.value}", **extensions}
-    said = _SEPARATOR.join(f"{name}={value}" for name, value in pairs.items())
-    answer = yield f"n,,{_SEPARATOR}{said}{_SEPARATOR}{_SEPARATOR}".encode()
+    text = _SEPARATOR.join(f"{name}={value}" for name, value in pairs.items())
+    answer = yield f"n,,{_SEPARATOR}{text}{_SEPARATOR}{_SEPARATOR}".encode()
     if answer:  # the error comes before the failure
         yield _KILL
         raise refused(status_of(answer))

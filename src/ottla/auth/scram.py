@@ -108,11 +108,11 @@ class ScramClient:
     def final(self, challenge: bytes) -> bytes:
         """The proof of the password."""
         text = _text(challenge)
-        said = attributes(text)
+        fields = attributes(text)
         try:
-            nonce, salt, iterations = said["r"], base64.b64decode(said["s"]), int(said["i"])
+            nonce, salt, iterations = fields["r"], base64.b64decode(fields["s"]), int(fields["i"])
         except (KeyError, ValueError):
-            raise refused(said.get("e", "the broker's challenge is malformed")) from None
+            raise refused(fields.get("e", "the broker's challenge is malformed")) from None
         if not nonce.startswith(self._nonce) or not 0 < iterations <= CHALLENGE_ITERATIONS_MAX:
             raise refused("the broker's challenge does not belong to this exchange")
         without_proof = f"c={_base64(NO_BINDING.encode())},r={nonce}"
@@ -127,9 +127,9 @@ class ScramClient:
 
     def verify(self, last: bytes) -> None:
         """KafkaError unless the broker has proven that it has the credential."""
-        said = attributes(_text(last))
-        if not hmac.compare_digest(said.get("v", "").encode(), _base64(self._signature).encode()):
-            raise refused(said.get("e", "the broker does not know the password"))
+        fields = attributes(_text(last))
+        if not hmac.compare_digest(fields.get("v", "").encode(), _base64(self._signature).encode()):
+            raise refused(fields.get("e", "the broker does not know the password"))
 
 
 def attributes(text: str) -> dict[str, str]:

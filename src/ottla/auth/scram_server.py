@@ -114,17 +114,17 @@ class ScramServerExchange:
         return self._verdict(text)
 
     def _challenge(self, text: str, now_ms: int) -> bytes:
-        said = _FIRST.match(text)
-        if said is None:
+        match = _FIRST.match(text)
+        if match is None:
             raise self._refused()
-        name = _unescaped(said["name"])
+        name = _unescaped(match["name"])
         # CVE-2017-12610: a client that asks to act for another user is refused.
-        if said["authzid"] is not None and _unescaped(said["authzid"]) != name:
+        if match["authzid"] is not None and _unescaped(match["authzid"]) != name:
             raise refused(
                 "Authentication failed: Client requested an authorization id that is different"
                 " from username"
             )
-        is_token = f"{TOKEN_EXTENSION}=true" in said["extensions"].split(",")
+        is_token = f"{TOKEN_EXTENSION}=true" in match["extensions"].split(",")
         if is_token:
             self._take_token(name, now_ms)
         else:
@@ -134,11 +134,11 @@ class ScramServerExchange:
         if self._credential is None:
             shapes = () if is_token else self._users.shapes(self._mechanism)
             self._credential = self._believable(name, shapes)
-        self._header = said["header"]
-        self._nonce = said["nonce"] + self._nonce
+        self._header = match["header"]
+        self._nonce = match["nonce"] + self._nonce
         salt = base64.b64encode(self._credential.salt).decode()
         challenge = f"r={self._nonce},s={salt},i={self._credential.iterations}"
-        self._spoken = f"{said['bare']},{challenge}"
+        self._spoken = f"{match['bare']},{challenge}"
         return challenge.encode()
 
     def _take_token(self, token_id: str, now_ms: int) -> None:
@@ -150,22 +150,22 @@ class ScramServerExchange:
         self._expires_at_ms = token.expires_at_ms
 
     def _verdict(self, text: str) -> SaslStep:
-        said = _FINAL.match(text)
-        if said is None:
+        match = _FINAL.match(text)
+        if match is None:
             raise self._refused()
         # CVE-2024-56128: compare the whole nonce, or an old proof could be replayed.
-        if not hmac.compare_digest(said["nonce"], self._nonce):
+        if not hmac.compare_digest(match["nonce"], self._nonce):
             raise self._refused()
         binding = base64.b64encode(self._header.encode()).decode()
-        if said["binding"] != binding:
+        if match["binding"] != binding:
             raise self._refused()
         credential = self._credential
         assert credential is not None
         name = HASHES[self._mechanism]
-        spoken = f"{self._spoken},{said['without_proof']}".encode()
+        spoken = f"{self._spoken},{match['without_proof']}".encode()
         try:
             signature = hmac.digest(credential.stored_key, spoken, name)
-            client_key = xor(decoded(said["proof"]), signature)
+            client_key = xor(decoded(match["proof"]), signature)
         except ValueError:
             raise self._refused() from None
         known = hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key)

@@ -41,7 +41,7 @@ log = logging.getLogger("ottla.broker.authentication")
 
 
 class SaslAuthentication:
-    """A net.Gate: `passed` when the session's principal is proven."""
+    """An Authenticator (see net/authenticator.py): `passed` once the principal is proven."""
 
     served: Mapping[int, tuple[int, int]] = SERVED
 

@@ -53,9 +53,7 @@ from ottla.cluster.controlled_shutdown import leave_isrs_at_shutdown
 from ottla.cluster.controller import Controller
 from ottla.cluster.controller_election import ControllerElection
 from ottla.cluster.dead_brokers import unregister_dead_broker
-from ottla.cluster.image import BrokerRegistration as BrokerImage
-from ottla.cluster.image import MetadataImage
-from ottla.cluster.image import PartitionRegistration as PartitionImage
+from ottla.cluster.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.metadata_writer import MetadataWriter
 from ottla.cluster.runtime_settings import RuntimeSettings
@@ -83,7 +81,7 @@ log = logging.getLogger("ottla.broker")
 
 
 class Broker:
-    """One broker. `await start()`, and it serves until `await stop()`."""
+    """One broker, which serves from `await start()` to `await stop()`."""
 
     served: Final = SERVED
 
@@ -94,9 +92,9 @@ class Broker:
         clock: SteadyClock | None = None,
         meta_store: MetaStore | None = None,
     ) -> None:
-        """`meta_store` is one that several brokers share; this broker's session ends with the
-        broker. Without one, `zookeeper.connect` names the ensemble; without that, the metadata is
-        kept beside the logs, and the broker is alone.
+        """`meta_store` is a store that several brokers share; this broker's session on it ends with
+        the broker. Without one, the broker opens the ensemble that `zookeeper.connect` names.
+        Without that, it keeps the metadata beside its logs and is the only broker.
         """
         self.config = config
         self.clock = WatchedClock(clock or SystemClock())
@@ -105,7 +103,7 @@ class Broker:
         self.listeners: tuple[Listener, ...] = ()  # as bound: with the ports that were taken
         self.failed: asyncio.Event = asyncio.Event()  # set when the broker cannot serve any more
         self.quotas = ClientQuotas(config, self.clock)
-        self.access = self._guard(config)
+        self.access = self._create_access(config)
         self.credentials = Credentials(config)
         self.connection_rates = ConnectionRates(config)
         self.schema_validation = SchemaValidation(config, self.clock)
@@ -140,8 +138,8 @@ class Broker:
 
     @property
     def session_state(self) -> SessionState | None:
-        found: SessionState | None = getattr(self._meta_store, "session_state", None)
-        return found
+        state: SessionState | None = getattr(self._meta_store, "session_state", None)
+        return state
 
     @property
     def port(self) -> int:
@@ -159,8 +157,9 @@ class Broker:
     # Start and stop
 
     async def start(self) -> None:
-        """Serve when this returns. StoreError, OSError or KafkaError say why it can't.
-        If it fails, everything that was opened is closed again, so that another try can succeed.
+        """Start, and serve when this returns. MetaStoreError, OSError or KafkaError if it fails.
+
+        Then everything that was opened is closed again, so that another try can succeed.
         """
         now_ms = self.clock.now_ms()
         async with AsyncExitStack() as undo:
@@ -230,9 +229,9 @@ class Broker:
         )
         for directory in self.store.dirs:
             directory.on_offline = self._on_offline
-        self._rule()
+        self._create_controller()
         self.producer_ids = ProducerIds(self.settings.allocate_producer_ids)
-        self._coordinators()
+        self._create_coordinators()
         await self._registration.register()
         undo.push_async_callback(self._election.stop)
         await self._election.start()
@@ -258,7 +257,7 @@ class Broker:
         steps = ShutdownSteps(lambda: self.session_state)
         if self.config.controlled_shutdown_enable:
             await steps.run("Controlled shutdown", self._registration.controlled_shutdown)
-        await self._cease(STOP_GRACE_S)
+        await self._stop_tasks(STOP_GRACE_S)
         await steps.run(
             "Leaving the ISRs", lambda: leave_isrs_at_shutdown(self._writer, self.node_id)
         )
@@ -282,13 +281,13 @@ class Broker:
         self._stopping = True
         await self._election.halt()
         await self._registration.unwatch()
-        await self._cease(0)
+        await self._stop_tasks(0)
         await self.metadata.stop()
         self.store.abandon()
         await self._meta_store.close()
 
-    async def _cease(self, grace_s: float) -> None:
-        """Stop everything that runs by itself, here as in `crash`."""
+    async def _stop_tasks(self, grace_s: float) -> None:
+        """Stop all tasks and timers; `stop` and `crash` share this."""
         await self.failure_detector.stop()
         await self._server.stop(grace_s)
         if self._metrics is not None:
@@ -308,7 +307,7 @@ class Broker:
         self.connections.close()
         self.large_requests.close()
 
-    def _rule(self) -> None:
+    def _create_controller(self) -> None:
         """Create the parts that change the cluster's metadata."""
         store, metadata = self._meta_store, self.metadata
         self._writer = writer = MetadataWriter(store, metadata)
@@ -343,7 +342,7 @@ class Broker:
             now_ms=self.clock.now_ms,
         )
 
-    def _coordinators(self) -> None:
+    def _create_coordinators(self) -> None:
         """Create the coordinators and share-partitions, and connect them with each other."""
         node_id, metadata, partitions = self.node_id, self.metadata, self.partitions
         config, clock, connections = self._current_config, self.clock, self.connections
@@ -372,7 +371,7 @@ class Broker:
         )
 
     def _marker_written(self, topic: str, index: int, end: TransactionEnd) -> None:
-        """Report the end of a transaction in one partition to whoever waits for it."""
+        """Report the end of a transaction in one partition to the parts that wait for it."""
         self.verification.marked(topic, index, end.producer_id, end.ended_epoch)
         if topic == OFFSETS_TOPIC:
             self.groups.transaction_ended(index, end.producer_id, commit=end.commit)
@@ -402,7 +401,7 @@ class Broker:
         self.listeners = tuple(bound)
         return server
 
-    def _guard(self, config: ServerConfig) -> Access | None:
+    def _create_access(self, config: ServerConfig) -> Access | None:
         """The authorizer, if one is configured. Without it everything is allowed."""
         if not config.authorizer_class_name:
             return None
@@ -412,7 +411,7 @@ class Broker:
         return Access(config, guarded_handlers)
 
     def _application(self) -> RequestHandler:
-        """What the server serves: this broker, or the metrics in front of it."""
+        """The request handler of the server: this broker, or the metrics in front of it."""
         if self.config.metrics_port is None:
             return self
         from ottla.broker.metrics.page import MetricsPage
@@ -490,16 +489,16 @@ class Broker:
     def check_security(self, config: ServerConfig) -> None:
         self._security.check(config)
 
-    def endpoints(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+    def endpoints(self, listener: str) -> Iterator[tuple[BrokerRegistration, str, int]]:
         return self._endpoints.live(listener)
 
-    def endpoints_of_late(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+    def endpoints_of_late(self, listener: str) -> Iterator[tuple[BrokerRegistration, str, int]]:
         return self._endpoints.live_or_recent(listener)
 
     def reachable(self, listener: str) -> frozenset[int]:
         return self._endpoints.reachable(listener)
 
-    def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
+    def offline_replicas(self, topic: str, partition: PartitionRegistration) -> list[int]:
         offline = [replica for replica in partition.replicas if replica not in self.image.brokers]
         if self.node_id not in offline and self.partitions.is_offline(topic, partition.index):
             offline.append(self.node_id)
@@ -552,7 +551,7 @@ class Broker:
             await asyncio.sleep(0)
 
     def fence(self) -> None:
-        """The registration is lost: this broker leads nothing, as others may lead its logs."""
+        """The registration is lost: this broker leads nothing, because others may lead by now."""
         now_ms = self.clock.now_ms()
         self.partitions.fence(now_ms)
         self._coordinate(self.image, now_ms)

@@ -92,7 +92,7 @@ class BrokerConnections:
             log.warning("Failed authentication with broker %d: %s", broker_id, error)
 
     def address(self, broker_id: int) -> Listener:
-        """The broker's inter-broker listener; Unreachable if it is not registered."""
+        """The broker's inter-broker listener; BrokerUnreachable if it is not registered."""
         found = self._metadata.image.brokers.get(broker_id)
         name = self._config().inter_broker_listener_name
         where = found.listener(name) if found is not None else None

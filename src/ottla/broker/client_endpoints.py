@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ottla.broker.recently_dead_brokers import RecentlyDeadBrokers
-from ottla.cluster.image import BrokerRegistration as BrokerImage
+from ottla.cluster.image import BrokerRegistration
 from ottla.cluster.metadata_cache import MetadataCache
 
 
@@ -18,14 +18,14 @@ class ClientEndpoints:
         self._metadata = metadata
         self._recently_dead = recently_dead
         self._now_ms = now_ms
-        self._reachable_of: Mapping[int, BrokerImage] | None = None
+        self._reachable_of: Mapping[int, BrokerRegistration] | None = None
         self._reachable: dict[str, frozenset[int]] = {}  # by listener
 
-    def live(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+    def live(self, listener: str) -> Iterator[tuple[BrokerRegistration, str, int]]:
         """Every live broker with its address."""
         return _addresses(self._metadata.image.brokers.values(), listener)
 
-    def live_or_recent(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+    def live_or_recent(self, listener: str) -> Iterator[tuple[BrokerRegistration, str, int]]:
         """The same, and the brokers that died within the last seconds."""
         yield from self.live(listener)
         yield from _addresses(self._recently_dead.shown(self._now_ms()), listener)
@@ -43,8 +43,8 @@ class ClientEndpoints:
 
 
 def _addresses(
-    brokers: Iterable[BrokerImage], listener: str
-) -> Iterator[tuple[BrokerImage, str, int]]:
+    brokers: Iterable[BrokerRegistration], listener: str
+) -> Iterator[tuple[BrokerRegistration, str, int]]:
     for broker in brokers:
         found = broker.listener(listener)
         if found is not None:

@@ -21,9 +21,9 @@ def is_committed(partition: Partition) -> bool:
 
 
 def when_committed(
-    partition: Partition, tell: CommitCallback, *, timeout_ms: int | None = None
+    partition: Partition, callback: CommitCallback, *, timeout_ms: int | None = None
 ) -> None:
-    """Call `tell` with NONE once the present log is committed, which may be at once.
+    """Call `callback` with NONE once the present log is committed, which may be at once.
 
     Else call it with one of these codes; the records may still be committed later:
 
@@ -31,19 +31,21 @@ def when_committed(
         REQUEST_TIMED_OUT        not within `timeout_ms`
     """
     if is_committed(partition):
-        tell(ErrorCode.NONE)
+        callback(ErrorCode.NONE)
     else:
-        _CommitWait(partition, tell, timeout_ms)
+        _CommitWait(partition, callback, timeout_ms)
 
 
 class _CommitWait:
     """One wait for the replicas of a partition."""
 
-    __slots__ = ("_loop", "_tell", "_timer")
+    __slots__ = ("_callback", "_loop", "_timer")
 
-    def __init__(self, partition: Partition, tell: CommitCallback, timeout_ms: int | None) -> None:
+    def __init__(
+        self, partition: Partition, callback: CommitCallback, timeout_ms: int | None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._tell: CommitCallback | None = tell
+        self._callback: CommitCallback | None = callback
         self._timer: asyncio.TimerHandle | None = None
         if timeout_ms is not None:
             late = ErrorCode.REQUEST_TIMED_OUT
@@ -55,11 +57,11 @@ class _CommitWait:
         self._loop.call_soon(self._finish, code)
 
     def _finish(self, code: ErrorCode) -> None:
-        tell, self._tell = self._tell, None
+        callback, self._callback = self._callback, None
         if self._timer is not None:
             self._timer.cancel()
-        if tell is not None:
-            tell(code)
+        if callback is not None:
+            callback(code)
 
 
 def read_committed(
@@ -69,7 +71,7 @@ def read_committed(
     *,
     timeout_ms: int,
 ) -> R | asyncio.Future[R]:
-    """What was read from a coordinator, once none of it can be lost with this broker."""
+    """The response, once everything that it was read from is committed."""
     waiting = [
         partition
         for partition in partitions

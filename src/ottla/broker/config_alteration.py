@@ -168,10 +168,10 @@ def apply(
     return values
 
 
-def _edited(kind: int, old: list[str], given: list[str]) -> list[str]:
+def _edited(kind: int, old: list[str], changed: list[str]) -> list[str]:
     if kind == AlterConfigOp.APPEND:
-        return old + [part for part in dict.fromkeys(given) if part not in old]
-    return [part for part in old if part not in given]
+        return old + [part for part in dict.fromkeys(changed) if part not in old]
+    return [part for part in old if part not in changed]
 
 
 def _parts(text: str) -> list[str]:

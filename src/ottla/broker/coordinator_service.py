@@ -53,7 +53,7 @@ class CoordinatorService(ABC, Generic[C]):
 
     @abstractmethod
     def new_coordinator(self, partition_count: int) -> C:
-        """A coordinator without shards, for a topic with so many partitions."""
+        """A coordinator without shards, for a topic with this many partitions."""
 
     @property
     @abstractmethod
@@ -80,7 +80,7 @@ class CoordinatorService(ABC, Generic[C]):
         self._topic.stop()
 
     def reset(self, partition_count: int) -> None:
-        """The topic was created, maybe once more: begin with nothing."""
+        """The topic was created, perhaps after it was deleted: start with an empty coordinator."""
         self.coordinator = self.new_coordinator(partition_count)
 
     def finish_load(self, partition: int, now_ms: int) -> None:
@@ -92,7 +92,11 @@ class CoordinatorService(ABC, Generic[C]):
     # -- results
 
     def carry_out(self, result: CoordinatorResult, now_ms: int) -> None:
-        """Append, and once that is committed, reply. With one replica that is at once."""
+        """Append the records and, once they are committed, send the replies.
+
+        With one replica they are committed at once. An event whose append fails is undone here,
+        before any other event can see what it has changed.
+        """
         try:
             if result.records:
                 self._append(result, now_ms)
@@ -114,7 +118,8 @@ class CoordinatorService(ABC, Generic[C]):
         self.coordinator.shards[result.partition].appended(result.records, base_offset)
 
     def _await_commit(self, result: CoordinatorResult, now_ms: int) -> None:
-        """A result without records waits as well: what it says may rest on those of others."""
+        """A result without records waits as well, because its replies may rest on records of
+        earlier results that are not committed yet."""
         partition = self._partitions.of_topic(self._topic.name).get(result.partition)
         if partition is None or is_committed(partition):
             self._reply(result.replies)
@@ -132,12 +137,13 @@ class CoordinatorService(ABC, Generic[C]):
         self._reply(replies)
 
     def _decide(self, result: CoordinatorResult, code: ErrorCode) -> None:
-        """If another broker has taken over, it carries out what is decided in the log."""
+        """If another broker leads by now, it loads the decision from the log and carries it
+        out."""
         if code is ErrorCode.NONE:
             self.decided(result, self._clock.now_ms())
 
     def _reply(self, replies: Iterable[Reply]) -> None:
-        """A reply that cannot be sent, which is a bug, keeps neither others nor markers back."""
+        """If a reply cannot be sent, which is a bug, other replies and markers still are."""
         for promise, response in replies:
             assert isinstance(promise, Promise)
             try:
@@ -147,7 +153,7 @@ class CoordinatorService(ABC, Generic[C]):
                 log.exception("%s: the reply %s was not sent", self._topic.name, name)
 
     def read_committed(self, response: R, keys: Iterable[str]) -> R | Awaitable[R]:
-        """What was read about these keys, once nothing of it can be lost with this broker."""
+        """The response, once everything that was read about these keys is committed."""
         coordinator = self.coordinator
         held = self._partitions.of_topic(self._topic.name)
         indexes = {coordinator.partition_of(key) for key in keys}
@@ -179,10 +185,10 @@ def append_records(
     codec: int,
     producer: tuple[int, int] | None = None,
 ) -> int:
-    """A coordinator's records, as one batch; with a producer's id and epoch, in its transaction.
+    """Append a coordinator's records as one batch; with a `producer`, in its transaction.
 
-    Like a Produce with acks=all: nothing is appended where too few replicas are in sync. Returns
-    the offset of the first record.
+    As for a Produce with acks=all, nothing is appended if too few replicas are in sync. Returns the
+    offset of the first record.
     """
     partition.check_min_isr()
     base_offset = partition.log.end_offset
@@ -193,7 +199,7 @@ def append_records(
             compression=codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            base_sequence=0,  # as Kafka has it; nobody counts a coordinator's batches
+            base_sequence=0,  # as in Kafka: sequences of a coordinator are not checked
             transactional=producer is not None,
         )
         partition.append(memoryview(bytearray(data)), now_ms, origin=AppendOrigin.COORDINATOR)
@@ -201,7 +207,7 @@ def append_records(
 
 
 def _batches(records: list[RecordBytes], size_max: int) -> Iterator[list[RecordBytes]]:
-    """Nearly always one. Only a great many tombstones do not fit into it."""
+    """Nearly always one batch. Only a great many tombstones do not fit into it."""
     batch: list[RecordBytes] = []
     size = BATCH_OVERHEAD
     for record in records:

@@ -14,10 +14,10 @@ from ottla.net.delayed_response import DelayedResponse
 
 
 class DelayedOperation:
-    """HOT. Awaits `future`; `try_complete` gives the response, or None to wait on.
+    """HOT. A request whose response is `future`; `try_complete` gives it, or None to wait on.
 
-    It is asked when `look` or `look_soon` is called, and for the last time, with True, when the
-    time is over or the server needs the connection.
+    `look` and `look_soon` call `try_complete` with False. The last call, with True, comes when the
+    time is over or the server needs the connection; it has to give a response.
     """
 
     __slots__ = ("_loop", "_on_end", "_scheduled", "_timer", "_try_complete", "future")
@@ -48,7 +48,7 @@ class DelayedOperation:
             self.future.add_done_callback(self._end)
 
     def look_soon(self) -> None:
-        """Once, after everything else that happens in this turn of the loop."""
+        """Call `look` once, after everything else that happens in this turn of the loop."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.look)
@@ -58,7 +58,7 @@ class DelayedOperation:
         self._try(False)
 
     def complete_now(self) -> None:
-        """Complete with what there is."""
+        """Complete with the response as it is now."""
         self._try(True)
 
     def _try(self, last: bool) -> None:
@@ -74,8 +74,8 @@ class DelayedOperation:
         self._release()
 
     def _release(self) -> None:
-        """Let go of the request, which refers to this operation: as a cycle they would keep the
-        response and all that it took until the garbage collector runs, which is rarely."""
+        """Drop the references to the request, which refers to this operation. The cycle would keep
+        the response, and the files it refers to, until the garbage collector runs: rarely."""
         self._timer.cancel()
         self._try_complete = _completed
         if isinstance(self.future, DelayedResponse):

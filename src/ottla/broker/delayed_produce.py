@@ -1,4 +1,4 @@
-"""acks=all: a Produce is answered when the in-sync replicas have its batches, or on failure."""
+"""Produce with acks=all: the response waits until the in-sync replicas have the batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DelayedProduce:
     __slots__ = ("_finish", "_operation", "_response", "_waiting")
 
     def __init__(self, response: ProduceResponse, finish: Finish) -> None:
-        """`finish` has the last word on the response, once all is known."""
+        """`finish` completes the response once the result of every partition is known."""
         self._response = response
         self._finish = finish
         self._waiting: dict[int, PartitionProduceResponse] = {}
@@ -38,7 +38,7 @@ class DelayedProduce:
     def wait(
         self, statuses: list[ProducePartitionStatus], timeout_ms: int
     ) -> ProduceResponse | asyncio.Future[ProduceResponse]:
-        """The response, if everything is decided already."""
+        """The response if every partition is decided already, else a future of it."""
         self._waiting = {number: status.answer for number, status in enumerate(statuses)}
         for number, status in enumerate(statuses):
             decided = partial(self._decided, number)

@@ -21,8 +21,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from ottla.broker.broker_connections import BrokerConnections
-from ottla.cluster.image import BrokerRegistration as BrokerImage
-from ottla.cluster.image import MetadataImage
+from ottla.cluster.image import BrokerRegistration, MetadataImage
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.store import MetaStoreError
 from ottla.errors import KafkaError
@@ -45,7 +44,7 @@ class FailureDetector:
         metadata: MetadataCache,
         connections: BrokerConnections,
         *,
-        unregister: Callable[[BrokerImage], Awaitable[object]],
+        unregister: Callable[[BrokerRegistration], Awaitable[object]],
     ) -> None:
         """`unregister` ends the registration of a dead broker."""
         self._node_id = node_id
@@ -91,22 +90,22 @@ class FailureDetector:
                 async with asyncio.timeout(left_s):
                     await self._over.wait()
 
-    def _suspect(self, broker: BrokerImage) -> None:
+    def _suspect(self, broker: BrokerRegistration) -> None:
         self._suspected.setdefault(broker.id, asyncio.get_running_loop().time())
 
-    def _clear(self, broker: BrokerImage) -> None:
+    def _clear(self, broker: BrokerRegistration) -> None:
         self.watched.add(broker.id)
         self._suspected.pop(broker.id, None)
         self._over.set()
 
     def _on_image(self, image: MetadataImage) -> None:
-        wanted = self._wanted(image)
+        brokers = self._brokers_to_watch(image)
         for broker_id, (epoch, task) in list(self._tasks.items()):
-            if broker_id not in wanted or wanted[broker_id].epoch != epoch:
+            if broker_id not in brokers or brokers[broker_id].epoch != epoch:
                 task.cancel()
                 del self._tasks[broker_id]
         self._forget(image)
-        for broker_id, broker in wanted.items():
+        for broker_id, broker in brokers.items():
             if broker_id not in self._tasks:
                 name = f"failure-detector-{broker_id}"
                 task = asyncio.get_running_loop().create_task(self._watch(broker), name=name)
@@ -120,13 +119,13 @@ class FailureDetector:
                 del self._suspected[broker_id]
         self._over.set()
 
-    def _wanted(self, image: MetadataImage) -> dict[int, BrokerImage]:
+    def _brokers_to_watch(self, image: MetadataImage) -> dict[int, BrokerRegistration]:
         me = self._node_id
         if me not in image.brokers:
             return {}  # not registered: this broker may be the one that is cut off
         return {broker.id: broker for broker in image.brokers.values() if broker.id != me}
 
-    async def _watch(self, broker: BrokerImage) -> None:
+    async def _watch(self, broker: BrokerRegistration) -> None:
         """Until the broker's registration ends."""
         while True:
             try:
@@ -147,7 +146,7 @@ class FailureDetector:
                 continue  # connect again at once: it may be dead
             await asyncio.sleep(RETRY_S)
 
-    async def _end(self, broker: BrokerImage) -> None:
+    async def _end(self, broker: BrokerRegistration) -> None:
         if self._metadata.image.controller_id not in (self._node_id, broker.id):
             return  # the controller does that
         try:

@@ -50,24 +50,26 @@ class FetchReader:
         "_refused",
         "_request",
         "broker",
-        "found",
+        "fetch_context",
         "isolation",
-        "plan",
+        "partitions",
         "replica_epoch",
         "replica_id",
+        "reports_high_watermark",
         "satisfied",
         "size",
         "size_max",
         "size_min",
-        "tells_commits",
         "version",
     )
 
-    def __init__(self, ctx: RequestContext, request: FetchRequest, plan: FetchContext) -> None:
+    def __init__(
+        self, ctx: RequestContext, request: FetchRequest, fetch_context: FetchContext
+    ) -> None:
         self._ctx = ctx
         self.broker = ctx.broker
         self.version = ctx.version
-        self.plan = plan
+        self.fetch_context = fetch_context
         self._listener = ctx.session.listener
         self.replica_id, self.replica_epoch = replica_of(request)
         follows = self.replica_id >= 0
@@ -80,7 +82,7 @@ class FetchReader:
         elif request.isolation_level == READ_COMMITTED:
             self.isolation = READ_COMMITTED
         by_rack = is_rack_aware(ctx.broker.config)
-        self.tells_commits = follows and by_rack
+        self.reports_high_watermark = follows and by_rack
         self._plain = not follows and not (by_rack and request.rack_id)
         self.size_max = request.max_bytes
         if not follows:
@@ -94,38 +96,38 @@ class FetchReader:
         self.satisfied = False
         self._request = request
         self._answers: list[tuple[FetchKey, CachedPartition, PartitionData]] = []
-        self.found: list[Partition] = []  # those that were read; complete unless one failed
+        self.partitions: list[Partition] = []  # those that were read; complete unless one failed
         self.size = 0  # bytes that count towards min_bytes
         self._noted = False  # a follower's fetch offset counts once for each request
 
     # reading
 
     def collect(self) -> None:
-        """Read every wanted partition once, within the byte limits."""
+        """Read every partition of the request once, within the byte limits."""
         size = 0
         satisfied = self._refused = False
         answers = self._answers = []
-        found = self.found = []
+        partitions = self.partitions = []
         isolation = self.isolation
-        for key, wanted in self.plan.wanted.items():
+        for key, cached in self.fetch_context.partitions.items():
             try:
-                partition = self._find(wanted)
-                found.append(partition)
+                partition = self._find(cached)
+                partitions.append(partition)
                 room = self.size_max - size
                 if self._plain:
-                    data = read_partition_data(partition, wanted, room, isolation, size == 0)
+                    data = read_partition_data(partition, cached, room, isolation, size == 0)
                 else:
-                    data = self._read_replicated(partition, wanted, room, size == 0)
+                    data = self._read_replicated(partition, cached, room, size == 0)
             except KafkaError as error:
-                data = error_partition_data(wanted, error, self.version)
+                data = error_partition_data(cached, error, self.version)
                 self._refused = satisfied = True
             if data.records:
                 size += len(data.records)
             elif data.diverging_epoch is not None or (
-                not self._plain and self._is_news(wanted, data)
+                not self._plain and self._must_respond(cached, data)
             ):
                 satisfied = True
-            answers.append((key, wanted, data))
+            answers.append((key, cached, data))
         self._noted = True
         self.size = size
         if not satisfied and 0 < size < self.size_min:
@@ -133,70 +135,70 @@ class FetchReader:
         self.satisfied = satisfied or self.size >= self.size_min
 
     def _read_replicated(
-        self, partition: Partition, wanted: CachedPartition, room: int, first: bool
+        self, partition: Partition, cached: CachedPartition, room: int, first: bool
     ) -> PartitionData:
         """For a follower, or for a consumer that may be sent to a closer replica."""
         broker = self.broker
         if self.replica_id < 0:
-            offset = wanted.fetch_offset
+            offset = cached.fetch_offset
             nearer = preferred_replica(broker.image, partition, offset, self._request.rack_id)
             if nearer >= 0 and partition.leads:
-                data = read_partition_data(partition, wanted, -1, self.isolation, False)
+                data = read_partition_data(partition, cached, -1, self.isolation, False)
                 data.preferred_read_replica = nearer
                 return data
-            return read_partition_data(partition, wanted, room, self.isolation, first)
+            return read_partition_data(partition, cached, room, self.isolation, first)
         if not self._noted:
-            wanted.partition = partition if self._note(partition, wanted) else None
+            cached.partition = partition if self._record_progress(partition, cached) else None
         quota = broker.replication.leader_quota
         if self.replica_id not in partition.isr and quota.holds_back(
             partition.topic, partition.index, broker.clock.now_ms()
         ):
-            return read_partition_data(partition, wanted, -1, LOG_END, False)
-        return read_partition_data(partition, wanted, room, LOG_END, first)
+            return read_partition_data(partition, cached, -1, LOG_END, False)
+        return read_partition_data(partition, cached, room, LOG_END, first)
 
-    def _is_news(self, wanted: CachedPartition, data: PartitionData) -> bool:
+    def _must_respond(self, cached: CachedPartition, data: PartitionData) -> bool:
         """True if the response must not wait, although there are no records.
 
-        A follower learns at once of a new log start, because a DeleteRecords request may wait until
-        it has deleted the same; and of a new high watermark, where consumers read from followers.
+        A follower gets a new log start at once, because a DeleteRecords request may wait until the
+        follower has deleted the same records. It gets a new high watermark at once if consumers
+        read from followers.
         """
         if self.replica_id < 0:
             return data.preferred_read_replica >= 0
-        return (0 <= wanted.start_offset < data.log_start_offset) or (
-            self.tells_commits and 0 <= wanted.high_watermark < data.high_watermark
+        return (0 <= cached.start_offset < data.log_start_offset) or (
+            self.reports_high_watermark and 0 <= cached.high_watermark < data.high_watermark
         )
 
     def _available(self) -> int:
-        """The bytes that are there, including those that were cut off by a limit or a segment's
-        end.
+        """The bytes that could be read, including those that a limit or a segment's end cut off.
 
-        Waiting for min_bytes would bring nothing more in these cases.
+        If there are such bytes, waiting would not make this response any larger.
         """
         size = 0
         isolation = self.isolation
-        for (_, wanted, data), partition in zip(self._answers, self.found, strict=True):
+        for (_, cached, data), partition in zip(self._answers, self.partitions, strict=True):
             records = data.records
             if not isinstance(records, FileSlice):
                 continue
-            if partition.is_behind(wanted.fetch_offset):
+            if partition.is_behind(cached.fetch_offset):
                 return self.size_min
-            room = min(wanted.size_max, self.size_max - size)
+            room = min(cached.size_max, self.size_max - size)
             size += (
                 max(room, records.size) if partition.is_cut(records, isolation) else records.size
             )
         return size
 
-    def _find(self, wanted: CachedPartition) -> Partition:
+    def _find(self, cached: CachedPartition) -> Partition:
         broker = self.broker
-        name = wanted.topic
+        name = cached.topic
         if self.version >= TOPIC_IDS_FROM:
-            name = broker.image.topic_name(wanted.topic_id)
+            name = broker.image.topic_name(cached.topic_id)
             if not name and (self._readable is None or self.replica_id < 0 or self._may_read("")):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if self._readable is not None and name not in self._readable and not self._may_read(name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = broker.partitions.find(name, wanted.index)
-        partition.check_epoch(wanted.current_leader_epoch)
+        partition = broker.partitions.find(name, cached.index)
+        partition.check_epoch(cached.current_leader_epoch)
         if not partition.leads and (self.replica_id >= 0 or self.version < FROM_FOLLOWERS_FROM):
             raise partition.not_leader()
         return partition
@@ -211,16 +213,16 @@ class FetchReader:
             ctx.rights.readable.add(topic)
         return allowed
 
-    def _note(self, partition: Partition, wanted: CachedPartition) -> bool:
+    def _record_progress(self, partition: Partition, cached: CachedPartition) -> bool:
         """Record a follower's progress: it has everything before its fetch offset. This counts only
         if its log is consistent with ours; otherwise it truncates first."""
-        if not is_consistent(partition, wanted):
+        if not is_consistent(partition, cached):
             return False
         broker = self.broker
         isr = partition.fetched(
             self.replica_id,
-            wanted.fetch_offset,
-            start_offset=wanted.replica_start_offset,
+            cached.fetch_offset,
+            start_offset=cached.replica_start_offset,
             broker_epoch=self.replica_epoch,
             now_ms=broker.clock.now_ms(),
         )
@@ -229,23 +231,23 @@ class FetchReader:
         return True
 
     def response(self) -> FetchResponse:
-        session = self.plan.session
+        session = self.fetch_context.session
         topics: list[FetchableTopicResponse] = []
         served: list[FetchKey] = []
-        for key, wanted, data in self._answers:
-            known = wanted.reported or self.replica_id < 0
-            if self.plan.incremental and known and not has_changed(wanted, data):
+        for key, cached, data in self._answers:
+            known = cached.reported or self.replica_id < 0
+            if self.fetch_context.incremental and known and not has_changed(cached, data):
                 continue
-            wanted.reported = True
-            wanted.high_watermark = data.high_watermark
-            wanted.start_offset = data.log_start_offset
+            cached.reported = True
+            cached.high_watermark = data.high_watermark
+            cached.start_offset = data.log_start_offset
             if data.records:
                 served.append(key)
                 if self.replica_id >= 0:
-                    self._charge_follower(wanted, len(data.records))
+                    self._charge_follower(cached, len(data.records))
             last = topics[-1] if topics else None
-            if last is None or last.topic != wanted.topic or last.topic_id != wanted.topic_id:
-                last = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
+            if last is None or last.topic != cached.topic or last.topic_id != cached.topic_id:
+                last = FetchableTopicResponse(topic=cached.topic, topic_id=cached.topic_id)
                 topics.append(last)
             last.partitions.append(data)
         response = FetchResponse(responses=topics)
@@ -267,16 +269,18 @@ class FetchReader:
 
         A follower follows thousands, of which a few have changed since its last fetch.
         """
-        session = self.plan.session
+        session = self.fetch_context.session
         if session is None or self.replica_id < 0:
             return
         caught_up = set()
-        for key, wanted, _ in self._answers:
-            partition = wanted.partition
-            if partition is not None and is_caught_up(partition, wanted, self.replica_id):
-                session.mark_caught_up(key, partition, tells_commits=self.tells_commits)
+        for key, cached, _ in self._answers:
+            partition = cached.partition
+            if partition is not None and is_caught_up(partition, cached, self.replica_id):
+                session.mark_caught_up(
+                    key, partition, reports_high_watermark=self.reports_high_watermark
+                )
                 caught_up.add(partition)
-        self.found = [found for found in self.found if found not in caught_up]
+        self.partitions = [partition for partition in self.partitions if partition not in caught_up]
 
     def release(self) -> None:
         """Drop what was read and is not sent: it would keep segment files open."""
@@ -300,11 +304,11 @@ class FetchReader:
 
     # quotas
 
-    def _charge_follower(self, wanted: CachedPartition, size: int) -> None:
+    def _charge_follower(self, cached: CachedPartition, size: int) -> None:
         broker = self.broker
-        name = wanted.topic or broker.image.topic_name(wanted.topic_id)
+        name = cached.topic or broker.image.topic_name(cached.topic_id)
         quota = broker.replication.leader_quota
-        quota.record(name, wanted.index, size, broker.clock.now_ms())
+        quota.record(name, cached.index, size, broker.clock.now_ms())
 
     def _charge(self, limit: Rate, response: FetchResponse) -> FetchResponse | None:
         """An empty response with a throttle time (KIP-219), if the client is over its quota.
@@ -328,12 +332,14 @@ class FetchReader:
         return self._empty(throttle_ms)
 
     def _empty(self, throttle_ms: int) -> FetchResponse:
-        session = self.plan.session
-        for _, wanted, _ in self._answers:
-            wanted.high_watermark = -1  # the response names nothing: all of it is news next time
+        session = self.fetch_context.session
+        for _, cached, _ in self._answers:
+            cached.high_watermark = (
+                -1
+            )  # the response names no partition: the next one names them all
         if session is None:
             return FetchResponse(throttle_time=throttle_ms)
-        if self.plan.incremental:
+        if self.fetch_context.incremental:
             return FetchResponse(throttle_time=throttle_ms, session_id=session.id)
         self.broker.fetch_sessions.drop(session.id)  # an empty full response does not open one
         return FetchResponse(throttle_time=throttle_ms)

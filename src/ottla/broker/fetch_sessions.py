@@ -32,7 +32,7 @@ FetchKey = tuple[bytes | str, int]
 
 
 class CachedPartition:
-    """One partition that a client reads, and what the last response said of it."""
+    """One partition that a client reads, and the offsets that the last response gave for it."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -58,7 +58,7 @@ class CachedPartition:
         self.update(partition)
 
     def update(self, partition: FetchPartition) -> None:
-        # False until a response names it: the client may have ignored what earlier ones said.
+        # False until the next response names it, because the client may have missed earlier ones.
         self.reported = False
         self.fetch_offset = partition.fetch_offset
         self.size_max = partition.partition_max_bytes
@@ -69,23 +69,23 @@ class CachedPartition:
 
 
 class FetchSession:
-    """The partitions that one client reads, and those of them that may have news, in the order in
-    which they are served. For a consumer these are all."""
+    """The partitions that one client reads. `active` has those that the next fetch reads, in the
+    order in which they are served; for a consumer these are all."""
 
-    __slots__ = ("active", "by_id", "caught_up", "epoch", "id", "used_ms", "wake", "wanted")
+    __slots__ = ("active", "by_id", "caught_up", "epoch", "id", "partitions", "used_ms", "wake")
 
     def __init__(
         self,
         session_id: int,
-        wanted: dict[FetchKey, CachedPartition],
+        partitions: dict[FetchKey, CachedPartition],
         *,
         by_id: bool,
         follower: bool = False,
     ) -> None:
         self.id = session_id
         self.epoch = 1  # that the next request must have
-        self.wanted = wanted
-        self.active = dict(wanted) if follower else wanted
+        self.partitions = partitions
+        self.active = dict(partitions) if follower else partitions
         self.caught_up: dict[FetchKey, CaughtUpPartition] = {}
         self.wake: Wake | None = None  # of the fetch that waits for news
         self.by_id = by_id
@@ -97,55 +97,62 @@ class FetchSession:
     def serve_last(self, keys: Iterable[FetchKey]) -> None:
         """Move partitions that returned records to the end, so that no partition starves."""
         for key in keys:
-            found = self.active.pop(key, None)
-            if found is not None:
-                self.active[key] = found
+            cached = self.active.pop(key, None)
+            if cached is not None:
+                self.active[key] = cached
 
-    def mark_caught_up(self, key: FetchKey, partition: Partition, *, tells_commits: bool) -> None:
+    def mark_caught_up(
+        self, key: FetchKey, partition: Partition, *, reports_high_watermark: bool
+    ) -> None:
         """The follower has all of this partition: skip it until it reports a change."""
         if self.active.pop(key, None) is not None:
             self.caught_up[key] = CaughtUpPartition(
-                self, key, partition, tells_commits=tells_commits
+                self, key, partition, reports_high_watermark=reports_high_watermark
             )
 
     def mark_changed(self, key: FetchKey) -> None:
-        """The partition may have news again."""
-        resting = self.caught_up.pop(key, None)
-        if resting is not None:
-            resting.end()
-            self.active[key] = self.wanted[key]
+        """The partition has changed: the next fetch reads it again."""
+        caught_up = self.caught_up.pop(key, None)
+        if caught_up is not None:
+            caught_up.end()
+            self.active[key] = self.partitions[key]
 
     def add_or_update(self, key: FetchKey, topic: FetchTopic, partition: FetchPartition) -> None:
-        known = self.wanted.get(key)
-        if known is None:
-            self.wanted[key] = self.active[key] = CachedPartition(topic, partition)
+        cached = self.partitions.get(key)
+        if cached is None:
+            self.partitions[key] = self.active[key] = CachedPartition(topic, partition)
         else:
-            known.update(partition)
+            cached.update(partition)
             self.mark_changed(key)
 
     def remove(self, key: FetchKey) -> None:
         self.mark_changed(key)
-        self.wanted.pop(key, None)
+        self.partitions.pop(key, None)
         self.active.pop(key, None)
 
     def end(self) -> None:
-        for resting in self.caught_up.values():
-            resting.end()
+        for caught_up in self.caught_up.values():
+            caught_up.end()
         self.caught_up.clear()
 
 
 class CaughtUpPartition:
     """A partition of which a follower has everything; any change puts it back into the fetch."""
 
-    __slots__ = ("_key", "_partition", "_session", "_tells_commits")
+    __slots__ = ("_key", "_partition", "_reports_high_watermark", "_session")
 
     def __init__(
-        self, session: FetchSession, key: FetchKey, partition: Partition, *, tells_commits: bool
+        self,
+        session: FetchSession,
+        key: FetchKey,
+        partition: Partition,
+        *,
+        reports_high_watermark: bool,
     ) -> None:
         self._session = session
         self._key = key
         self._partition = partition
-        self._tells_commits = tells_commits
+        self._reports_high_watermark = reports_high_watermark
         partition.tail.add(self._written)
         partition.waiting.add(self._committed)
 
@@ -160,9 +167,9 @@ class CaughtUpPartition:
             wake(size)
 
     def _committed(self, size: int) -> None:
-        """The follower learns of a new high watermark with the next records. It learns at once if
-        consumers read from followers, because these wait for it."""
-        if self._tells_commits:
+        """A follower gets a new high watermark with the next records, or at once if consumers read
+        from followers, because they wait for it."""
+        if self._reports_high_watermark:
             self._written(size)
         else:
             self._session.mark_changed(self._key)
@@ -171,16 +178,16 @@ class CaughtUpPartition:
 class FetchContext:
     """The partitions that a Fetch request reads, and its session if it has one."""
 
-    __slots__ = ("incremental", "session", "wanted")
+    __slots__ = ("incremental", "partitions", "session")
 
     def __init__(
         self,
-        wanted: dict[FetchKey, CachedPartition],
+        partitions: dict[FetchKey, CachedPartition],
         session: FetchSession | None,
         *,
         incremental: bool,
     ) -> None:
-        self.wanted = wanted
+        self.partitions = partitions
         self.session = session
         self.incremental = incremental
 
@@ -206,15 +213,15 @@ class FetchSessions:
             return FetchContext(_full(request, by_id), None, incremental=False)
         if epoch == NEW_SESSION:
             self.drop(request.session_id)
-            wanted = _full(request, by_id)
+            partitions = _full(request, by_id)
             follower = _follower(request)
-            session = self._create(wanted, by_id, now_ms, follower)
-            return FetchContext(wanted, session, incremental=False)
+            session = self._create(partitions, by_id, now_ms, follower)
+            return FetchContext(partitions, session, incremental=False)
         session = self._continue(request, by_id, now_ms)
         _apply(session, request)
-        if not session.wanted:
+        if not session.partitions:
             self.drop(session.id)
-            return FetchContext(session.wanted, None, incremental=False)
+            return FetchContext(session.partitions, None, incremental=False)
         return FetchContext(session.active, session, incremental=True)
 
     def drop(self, session_id: int) -> None:
@@ -236,18 +243,18 @@ class FetchSessions:
         return session
 
     def _create(
-        self, wanted: dict[FetchKey, CachedPartition], by_id: bool, now_ms: int, follower: int
+        self, partitions: dict[FetchKey, CachedPartition], by_id: bool, now_ms: int, follower: int
     ) -> FetchSession | None:
         """A follower always gets a session. Its previous one belongs to a closed connection."""
         if follower >= 0:
             self.drop(self._of_followers.pop(follower, 0))
         privileged = follower >= 0 and len(self._of_followers) < FOLLOWERS_MAX
-        if not wanted or not (privileged or self._make_room(now_ms)):
+        if not partitions or not (privileged or self._make_room(now_ms)):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.randint(1, EPOCH_MAX)
-        session = FetchSession(session_id, wanted, by_id=by_id, follower=follower >= 0)
+        session = FetchSession(session_id, partitions, by_id=by_id, follower=follower >= 0)
         session.used_ms = now_ms
         self._sessions[session_id] = session
         if follower >= 0:
@@ -276,12 +283,12 @@ def _follower(request: FetchRequest) -> int:
 
 
 def _full(request: FetchRequest, by_id: bool) -> dict[FetchKey, CachedPartition]:
-    wanted: dict[FetchKey, CachedPartition] = {}
+    partitions: dict[FetchKey, CachedPartition] = {}
     for topic in request.topics:
         name: bytes | str = topic.topic_id if by_id else topic.topic
         for partition in topic.partitions:
-            wanted[name, partition.partition] = CachedPartition(topic, partition)
-    return wanted
+            partitions[name, partition.partition] = CachedPartition(topic, partition)
+    return partitions
 
 
 def _apply(session: FetchSession, request: FetchRequest) -> None:

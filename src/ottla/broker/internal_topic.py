@@ -22,8 +22,8 @@ from ottla.errors import KafkaError
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
 
-# Logs of this size together are loaded before the broker accepts connections; larger ones are
-# loaded beside its work.
+# Logs of this size together are loaded before the broker accepts connections. Larger ones are
+# loaded while it serves.
 LOAD_AT_ONCE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 # Limits of what one turn of the loop loads while the broker serves; the first one reached ends it.
@@ -51,7 +51,7 @@ class ShardLoader(Protocol):
 
 
 class _LedPartition:
-    """A partition for as long as this broker leads it, in one epoch."""
+    """A partition that this broker leads, in one leader epoch."""
 
     __slots__ = ("epoch", "index")
 
@@ -61,7 +61,7 @@ class _LedPartition:
 
 
 class _PendingLoad(NamedTuple):
-    """A large partition, which waits until it is loaded beside the work."""
+    """A large partition that waits to be loaded while the broker serves requests."""
 
     partition: Partition
     led: _LedPartition
@@ -108,7 +108,8 @@ class InternalTopic:
             self._follow(topic, now_ms)
 
     def _follow(self, topic: TopicImage, now_ms: int) -> None:
-        """Unload what this broker leads no longer or in another epoch; load what it leads now."""
+        """Unload partitions that this broker no longer leads, or leads in another epoch, and load
+        those that it leads now."""
         held = self._partitions.of_topic(topic.name)
         epochs = {index: found.leader_epoch for index, found in held.items() if found.leads}
         self._unload(
@@ -132,7 +133,7 @@ class InternalTopic:
         try:
             partition = self._partitions.find(self.name, led.index)
         except KafkaError as error:
-            log.error("%s-%d cannot be loaded: %s", self.name, led.index, error)
+            log.error("Failed to load %s-%d: %s", self.name, led.index, error)
             return 0
         shard = self._service.coordinator.begin_load(led.index, led.epoch)
         size = partition.log.size
@@ -157,7 +158,7 @@ class InternalTopic:
         self._service.finish_load(led.index, now_ms)
 
     async def _load_pending(self) -> None:
-        """One partition after the other: together they take no more of a turn than one does."""
+        """Load one partition after another, so that each turn of the loop stays short."""
         try:
             while self._pending:
                 await self._load_beside(self._pending.popleft())
@@ -166,7 +167,7 @@ class InternalTopic:
             self._loading = None
 
     async def _load_beside(self, load: _PendingLoad) -> None:
-        """A slice at a time, so that the broker serves others meanwhile."""
+        """Load a partition slice by slice, so that the broker serves requests in between."""
         if not self._is_led(load.led):
             return
         try:
@@ -180,11 +181,11 @@ class InternalTopic:
                 self._give_up(load.led, error)
 
     def _is_led(self, led: _LedPartition) -> bool:
-        """False once it is unloaded, and maybe begun again."""
+        """False once it was unloaded, even if it is being loaded again."""
         return self._led.get(led.index) is led
 
     def _slices(self, load: _PendingLoad) -> Iterator[None]:
-        """Replay the partition; yields where others have their turn."""
+        """Replay the partition; yields after each slice."""
         size_max = min(self._service.load_buffer_size, SLICE_BYTES_MAX)
         began_ms = self._clock.now_ms()
         for batches in read_stored_batches(load.partition, size_max=size_max):
@@ -196,9 +197,9 @@ class InternalTopic:
             began_ms = self._clock.now_ms()
 
     def _give_up(self, led: _LedPartition, error: Exception) -> None:
-        """A KafkaError says what is damaged. Anything else is a bug, so its traceback is logged."""
+        """A KafkaError names the damage. Any other error is a bug, so its traceback is logged."""
         trace = None if isinstance(error, KafkaError) else error
-        log.error("%s-%d cannot be read: %s", self.name, led.index, error, exc_info=trace)
+        log.error("Failed to read %s-%d: %s", self.name, led.index, error, exc_info=trace)
         self._service.unload(led.index)
 
 

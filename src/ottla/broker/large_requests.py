@@ -86,8 +86,8 @@ class LargeRequests:
         body = request.body
         if isinstance(body, UnreadBody):
             return self._read_and_serve(session, request, body, serve)
-        cut = None if body is None else portions_of(request.api_key, body)
-        return serve(request) if cut is None else self._serve_cut(request, cut, serve)
+        portions = None if body is None else portions_of(request.api_key, body)
+        return serve(request) if portions is None else self._serve_cut(request, portions, serve)
 
     async def _read_and_serve(
         self, session: ClientSession, request: Request, unread: UnreadBody, serve: Serve
@@ -97,41 +97,41 @@ class LargeRequests:
             return await _awaited(session, serve(request))
         async with self._under_way:
             request.body = body = await self.off_loop(read_large, request.api_key, unread)
-            cut = portions_of(request.api_key, body)
-            if cut is not None:
-                return await self._encoded(request, await self._portions(request, cut, serve))
+            portions = portions_of(request.api_key, body)
+            if portions is not None:
+                return await self._encoded(request, await self._portions(request, portions, serve))
         # It can't be cut, and may wait for long: a JoinGroup does.
         return await _awaited(session, serve(request))
 
-    async def _serve_cut(self, request: Request, cut: Portions, serve: Serve) -> Any:
+    async def _serve_cut(self, request: Request, portions: Portions, serve: Serve) -> Any:
         async with self._under_way:
-            response = await self._portions(request, cut, serve)
+            response = await self._portions(request, portions, serve)
         return await self._encoded(request, response)
 
     async def _encoded(self, request: Request, response: Message) -> EncodedResponse:
         data = await self.off_loop(_written, response, request.version)
         return EncodedResponse(response, data)
 
-    async def _portions(self, request: Request, cut: Portions, serve: Serve) -> Any:
+    async def _portions(self, request: Request, portions: Portions, serve: Serve) -> Any:
         sizes = itertools.chain([request.size], itertools.repeat(0))  # quotas count it once
         assert request.body is not None
         return await self.in_portions(
-            request.body, cut, lambda body: serve(request.portion(body, next(sizes)))
+            request.body, portions, lambda body: serve(request.portion(body, next(sizes)))
         )
 
     async def in_portions(
-        self, body: Message, cut: Portions, serve: Callable[[Message], Any]
+        self, body: Message, portions: Portions, serve: Callable[[Message], Any]
     ) -> Any:
         """Serve the portions one after another, and join their responses. An error of the whole
         request ends it. A disconnect does not: what a client has sent is carried out."""
         joined: Any = None
-        for portion, depth in cut.of(body):
+        for portion, depth in portions.of(body):
             response = await self._turn(partial(serve, portion))
             failed: int = getattr(response, "error_code", 0)
             if joined is None or failed:
                 joined = response
             else:
-                cut.join(joined, response, depth)
+                portions.join(joined, response, depth)
             if failed:
                 break
         return joined

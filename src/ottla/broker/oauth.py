@@ -36,10 +36,10 @@ def oauth_bearer_login(settings: ListenerSettings) -> SaslLogin:
 
     found = {name: settings.get(name) for name in INTER_BROKER_TOKEN}
     found["sasl.jaas.config"] = settings.get(JAAS, OAUTHBEARER)
-    given = {name: str(value) for name, value in found.items() if value is not None}
-    asked = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": OAUTHBEARER}
+    configured = {name: str(value) for name, value in found.items() if value is not None}
+    required = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": OAUTHBEARER}
     try:
-        login = login_of({**given, **asked})
+        login = login_of({**configured, **required})
     except KafkaError as error:
         name = f"listener.name.{settings.listener.lower()}.oauthbearer.{JAAS}"
         raise ConfigError([(name, None, error.message)]) from None

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from ottla.broker.verification import Verification
     from ottla.clock import WatchedClock
     from ottla.cluster.controller import Controller
-    from ottla.cluster.image import BrokerRegistration as BrokerImage
-    from ottla.cluster.image import MetadataImage
-    from ottla.cluster.image import PartitionRegistration as PartitionImage
+    from ottla.cluster.image import BrokerRegistration, MetadataImage, PartitionRegistration
     from ottla.cluster.metadata_cache import MetadataCache
     from ottla.cluster.runtime_settings import RuntimeSettings
     from ottla.cluster.store import SessionState
@@ -90,16 +88,16 @@ class BrokerParts(Protocol):
     @property
     def authentication_counts(self) -> AuthenticationCounts: ...
 
-    def endpoints(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+    def endpoints(self, listener: str) -> Iterator[tuple[BrokerRegistration, str, int]]:
         """Every live broker with the address for clients of this listener."""
 
-    def endpoints_of_late(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+    def endpoints_of_late(self, listener: str) -> Iterator[tuple[BrokerRegistration, str, int]]:
         """The same, and the brokers that died within the last seconds."""
 
     def reachable(self, listener: str) -> frozenset[int]:
         """The live brokers that have this listener."""
 
-    def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
+    def offline_replicas(self, topic: str, partition: PartitionRegistration) -> list[int]:
         """Replicas on brokers that are dead, and ours if its log directory has failed."""
 
     def check_security(self, config: ServerConfig) -> None:

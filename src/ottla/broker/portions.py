@@ -44,30 +44,33 @@ ELEMENTS_OF_A_THING: Final = 20
 
 
 class Portions:
-    """Where a request is cut: `asked` are its lists, from the outermost to the innermost one;
-    `answered` are those of the response. `count` things make a portion."""
+    """Where a request is cut: `request_path` names its lists, from the outermost to the innermost
+    one, and `response_path` those of the response. `count` things make a portion."""
 
-    __slots__ = ("answered", "asked", "count")
+    __slots__ = ("count", "request_path", "response_path")
 
-    def __init__(self, asked: str, answered: str, count: int = PORTION_COUNT) -> None:
-        self.asked = tuple(asked.split("."))
-        self.answered = tuple(answered.split("."))
+    def __init__(self, request_path: str, response_path: str, count: int = PORTION_COUNT) -> None:
+        self.request_path = tuple(request_path.split("."))
+        self.response_path = tuple(response_path.split("."))
         self.count = count
 
     def of(self, request: Message) -> Iterator[tuple[Message, int]]:
         """Requests with the things of this one, `count` at a time; with each, the depth to which
         its first thing continues the last one of the previous request, or 0 if nothing was cut."""
-        name = self.asked[0]
-        for things, _, depth in _packed(getattr(request, name), self.asked[1:], self.count):
+        name = self.request_path[0]
+        for things, _, depth in _packed(getattr(request, name), self.request_path[1:], self.count):
             yield _with(request, name, things), depth
 
     def is_large(self, request: Message) -> bool:
         """True if it has more things than a portion."""
-        return _weight(getattr(request, self.asked[0]), self.asked[1:], self.count) > self.count
+        return (
+            _weight(getattr(request, self.request_path[0]), self.request_path[1:], self.count)
+            > self.count
+        )
 
     def join(self, response: Any, more: Any, depth: int) -> None:
         """Add the things of the response to the next portion, which came with this depth."""
-        _join(response, more, self.answered, depth)
+        _join(response, more, self.response_path, depth)
         if hasattr(response, "throttle_time"):
             response.throttle_time = max(response.throttle_time, more.throttle_time)
 
@@ -140,16 +143,16 @@ PORTIONS: Final[dict[int, tuple[Portions, ...]]] = {
 
 def portions_of(api_key: int, request: Message) -> Portions | None:
     """How to cut this request; None if it is small, or can't be cut."""
-    for cut in PORTIONS.get(api_key, ()):
-        if cut.is_large(request):
-            return cut
+    for portions in PORTIONS.get(api_key, ()):
+        if portions.is_large(request):
+            return portions
     return None
 
 
 def check_counts(api_key: int, request: Message) -> None:
     """ProtocolError if too much of it can't be cut. Slow, because it counts everything."""
     limit = WHOLE_COUNTS_MAX.get(api_key, WHOLE_COUNT_MAX)
-    paths = {cut.asked for cut in PORTIONS.get(api_key, ())}
+    paths = {portions.request_path for portions in PORTIONS.get(api_key, ())}
     count = whole_count(request, paths)
     if count > limit:
         raise ProtocolError(

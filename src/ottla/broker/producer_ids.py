@@ -46,6 +46,6 @@ class ProducerIds:
         """An id without waiting. If there is none, the client has to retry, as with Kafka."""
         if not self.at_hand:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is at hand")
-        given = self._next
+        producer_id = self._next
         self._next += 1
-        return given
+        return producer_id

@@ -1,8 +1,8 @@
-"""A response that is there, or comes later.
+"""A value that is known now, or will be known later.
 
 A request whose records wait for replicas, or that waits for other members of its group, gets its
-response through a Promise: the handler returns `promise.result()`, and whoever finishes the work
-resolves it.
+response through a Promise: the handler returns `promise.result()`, and the part that finishes the
+work resolves it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ OnError = Callable[[Exception], None]
 
 
 class Promise(Generic[R]):
-    """A value that comes later, or is there already; the token of a coordinator's request.
+    """A value that another part will know, or knows already; the token of a coordinator's request.
 
-    Whoever resolves it calls the callbacks at once, in the order in which they were added, and
-    within the same turn of the loop: so an answer that holds only at this moment can be acted upon.
+    `resolve` calls the callbacks at once, in the order in which they were added, within the same
+    turn of the loop. So a callback can act upon an answer that holds only at this moment.
 
-    A callback that raises ends only what was made of it: the promise that `then` returned fails,
-    and whoever waits for that gets the exception. Other callbacks, and whoever resolves, go on.
+    If a callback raises, the promise that `then` returned for it fails, and its waiters get the
+    exception. Other callbacks are still called, and `resolve` itself does not raise.
     """
 
     __slots__ = ("_callbacks", "_error", "is_resolved", "value")
@@ -54,23 +54,23 @@ class Promise(Generic[R]):
             callback(value)
 
     def then(self, call: Callable[[R], S]) -> Promise[S]:
-        """Call with the value, now or when it comes; the promise of what the call returns."""
-        made: Promise[S] = Promise()
+        """Call `call` with the value, now or when it is known; the promise of what it returns."""
+        result: Promise[S] = Promise()
         if self.is_resolved:
-            made.value = call(self.value)
-            made.is_resolved = True
-            return made
+            result.value = call(self.value)
+            result.is_resolved = True
+            return result
 
         def settle(value: R) -> None:
             try:
-                found = call(value)
+                outcome = call(value)
             except Exception as error:
-                made._fail(error)
+                result._fail(error)
             else:
-                made.resolve(found)
+                result.resolve(outcome)
 
-        self._when(settle, made._fail)
-        return made
+        self._when(settle, result._fail)
+        return result
 
     def _when(self, call: Callable[[R], object], fail: OnError) -> None:
         """`call` must not raise."""
@@ -82,17 +82,17 @@ class Promise(Generic[R]):
             self._callbacks.append((call, fail))
 
     def _fail(self, error: Exception) -> None:
-        """There will be no value, because the callback that would have returned it has raised."""
+        """No value will come: the callback that should have returned it has raised."""
         if self._error is not None:
             return
         self._error = error
-        if not self._callbacks:  # nobody may ever look at it
+        if not self._callbacks:  # or the error would be lost if nobody calls `result`
             log.error("A callback failed", exc_info=error)
         for _, fail in self._callbacks:
             fail(error)
 
     def result(self) -> R | asyncio.Future[R]:
-        """For the server: the value if it is there, else a future of it."""
+        """For the server: the value if it is known, else a future of it."""
         if self.is_resolved:
             return self.value
         if self._error is not None:
@@ -117,13 +117,13 @@ def all_of(promises: Sequence[Promise[R]]) -> Promise[list[R]]:
     If one of them fails, so does this.
     """
     gathered = Promise[list[R]]()
-    found: dict[int, R] = {}
+    values: dict[int, R] = {}
     count = len(promises)  # `take` must not refer to the promises, which refer to it
 
     def take(index: int, value: R) -> None:
-        found[index] = value
-        if len(found) == count:
-            gathered.resolve([found[index] for index in range(count)])
+        values[index] = value
+        if len(values) == count:
+            gathered.resolve([values[index] for index in range(count)])
 
     if not promises:
         gathered.resolve([])

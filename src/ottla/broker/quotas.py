@@ -104,34 +104,34 @@ class ClientQuotas:
             limit, entity = self._limit(key, user, client_id)
             if limit is None:
                 return None
-            found = self._rates.get(entity)
-            if found is None:
-                found = Rate(limit, throttle_ms_max=throttle_ms_max, **rates)
-                self._rates[entity] = found
-            found.limit = limit
-            return found
+            rate = self._rates.get(entity)
+            if rate is None:
+                rate = Rate(limit, throttle_ms_max=throttle_ms_max, **rates)
+                self._rates[entity] = rate
+            rate.limit = limit
+            return rate
 
-        found = ClientLimits(
+        limits = ClientLimits(
             rate(PRODUCER_BYTE_RATE),
             rate(CONSUMER_BYTE_RATE),
             rate(REQUEST_PERCENTAGE, window_ms),
             self._bucket(user, client_id),
         )
-        return found if any(getattr(found, name) for name in ClientLimits.__slots__) else None
+        return limits if any(getattr(limits, name) for name in ClientLimits.__slots__) else None
 
     def _bucket(self, user: str, client_id: str) -> TokenBucket | None:
         limit, entity = self._limit(CONTROLLER_MUTATION_RATE, user, client_id)
         if limit is None:
             return None
-        found = self._buckets.get(entity)
-        if found is None:
-            found = self._buckets[entity] = TokenBucket(
+        bucket = self._buckets.get(entity)
+        if bucket is None:
+            bucket = self._buckets[entity] = TokenBucket(
                 limit,
                 count=self._config.controller_quota_window_num,
                 window_ms=self._config.controller_quota_window_size_seconds * 1000,
             )
-        found.limit = limit
-        return found
+        bucket.limit = limit
+        return bucket
 
     def _limit(
         self, key: str, user: str, client_id: str

@@ -34,7 +34,7 @@ log = logging.getLogger("ottla.broker")
 
 
 class Registration:
-    """`register`, then `watch`; `unwatch`, then `leave`."""
+    """This broker's registration: `register`, then `watch`; later `unwatch`, then `leave`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Registration:
         self._watching = asyncio.create_task(self._watch(), name="registration")
 
     async def unwatch(self) -> None:
-        """Stop that. The registration stays until its session ends."""
+        """Stop watching. The registration stays until its session ends."""
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -89,8 +89,8 @@ class Registration:
 
     async def controlled_shutdown(self) -> None:
         """Move leadership to other brokers where they can take it, and leave all ISRs."""
-        me = self._membership.broker
-        await controlled_shutdown(self._store, self._writer, self._metadata, me)
+        broker = self._membership.broker
+        await controlled_shutdown(self._store, self._writer, self._metadata, broker)
 
     async def leave(self) -> None:
         await self._membership.leave()
@@ -117,7 +117,7 @@ class Registration:
         while True:
             await self._membership.ephemeral_key.lost.wait()
             log.warning(
-                "Registration of broker %d is lost: it leads nothing until it has registered again",
+                "Lost the registration of broker %d: it leads nothing until it is registered again",
                 self._broker_id,
             )
             self._on_lost()
@@ -126,7 +126,7 @@ class Registration:
                 return
             self._membership = membership
             self._on_regained()
-            log.info("Registered broker %d with epoch %d", *_names(membership))
+            log.info("Registered broker %d with epoch %d", *_id_and_epoch(membership))
 
     async def _register_again(self) -> ClusterMembership | None:
         """Retry for as long as it takes; None if another broker has taken this id."""
@@ -135,7 +135,7 @@ class Registration:
                 return await self._register()
             except KafkaError as error:
                 if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                    log.error("Cannot register this broker again: %s", error)
+                    log.error("Failed to register this broker again: %s", error)
                     self._on_replaced()
                     return None
                 log.warning("Registration failed, retrying: %s", error)
@@ -146,5 +146,5 @@ class Registration:
             await asyncio.sleep(RETRY_S)
 
 
-def _names(membership: ClusterMembership) -> tuple[int, int]:
+def _id_and_epoch(membership: ClusterMembership) -> tuple[int, int]:
     return membership.broker.id, membership.broker.epoch

@@ -46,7 +46,7 @@ class Replication:
         self._metadata = metadata
         self._config = config
         self._partitions = partitions
-        self.fetching = ReplicaFetchers(
+        self.fetchers = ReplicaFetchers(
             node_id,
             open_connection=open_connection,
             clock=clock,
@@ -75,16 +75,16 @@ class Replication:
         )
 
     def on_role(self, partition: Partition, gone: bool) -> None:
-        self.fetching.update(partition, gone=gone)
+        self.fetchers.update(partition, gone=gone)
 
-    def on_brokers(self, born: list[int]) -> None:
-        for broker_id in born:
-            self.fetching.nudge(broker_id)
+    def on_brokers(self, broker_ids: list[int]) -> None:
+        for broker_id in broker_ids:
+            self.fetchers.nudge(broker_id)
 
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration; -1 if it is not registered."""
-        me = self._metadata.image.brokers.get(self._node_id)
-        return me.epoch if me is not None else -1
+        registration = self._metadata.image.brokers.get(self._node_id)
+        return registration.epoch if registration is not None else -1
 
     def check_isr(self, now_ms: int) -> None:
         """Remove followers that have lagged for too long from ISRs. Called twice in that time.
@@ -101,9 +101,9 @@ class Replication:
             followers = partition.followers
             if followers is None:
                 continue
-            smaller = followers.lagging(partition.log.end_offset, now_ms)
-            if smaller is not None:
-                self.isr_writes.submit(partition, smaller)
+            isr = followers.lagging(partition.log.end_offset, now_ms)
+            if isr is not None:
+                self.isr_writes.submit(partition, isr)
             else:
                 # The high watermark may have waited for a follower that did not join after all.
                 partition.advance(now_ms)
@@ -117,7 +117,7 @@ class Replication:
         }
         for partition in self._partitions():
             if partition.log.dir is directory:
-                self.fetching.update(partition)
+                self.fetchers.update(partition)
         if failed:
             task = asyncio.get_running_loop().create_task(self._give_up(failed))
             self._tasks.add(task)
@@ -138,7 +138,7 @@ class Replication:
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self.fetching.stop()
+        self.fetchers.stop()
         await self.isr_writes.stop()
 
     def _throttle(self, partition: Partition, size: int, now_ms: int) -> bool:

@@ -38,9 +38,8 @@ class ReplicationQuota:
         self._config = config
         self._limit = limit
         self._rate: Rate | None = None
-        self._named: dict[
-            str, tuple[TopicImage, frozenset[int] | None]
-        ] = {}  # None: all partitions
+        # By topic: its image, and the indexes that its config names; None: all partitions.
+        self._named: dict[str, tuple[TopicImage, frozenset[int] | None]] = {}
 
     def holds_back(self, topic: str, index: int, now_ms: int) -> bool:
         """True if this partition is throttled, and the rate is exceeded now."""

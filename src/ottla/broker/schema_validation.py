@@ -40,13 +40,13 @@ LOOKUPS_MAX: Final = 4  # at a time
 LOOKUP_S_MAX: Final = 5.0
 LOOKUP_TRIES_MAX: Final = 2
 REFUSED_MS: Final = 100  # for which a schema that was not found is not looked up again
-DOWN_MS: Final = 1000  # for which a registry that failed is not asked again
+DOWN_MS: Final = 1000  # for which a registry that failed is not queried again
 FRAMES_MAX: Final = 10_000  # remembered for each subject; beyond it they are looked up again
 
 log = logging.getLogger("ottla.broker")
 
-Place = tuple[str, int]  # topic, index
-Refused = dict[Place, KafkaError]
+TopicPartitionKey = tuple[str, int]  # topic, index
+RejectedBatches = dict[TopicPartitionKey, KafkaError]
 
 
 SchemaUse = tuple[SubjectRule, bytes]  # a frame where it was found
@@ -56,7 +56,7 @@ class CheckedBatch(NamedTuple):
     """One partition's batch; `unknown` are the schemas that have to be looked up."""
 
     partition: Partition
-    asked: PartitionProduceData
+    data: PartitionProduceData
     unknown: list[SchemaUse]
 
 
@@ -101,19 +101,21 @@ class SchemaValidation:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def check(self, batches: Iterable[tuple[Partition, PartitionProduceData]]) -> Promise[Refused]:
+    def check(
+        self, batches: Iterable[tuple[Partition, PartitionProduceData]]
+    ) -> Promise[RejectedBatches]:
         """The partitions whose batches are refused, and why. Resolved at once if all is known."""
-        refused: Refused = {}
+        refused: RejectedBatches = {}
         waiting: list[CheckedBatch] = []
-        for partition, asked in batches:
+        for partition, data in batches:
             try:
-                unknown = self._unknown(partition, asked)
+                unknown = self._unknown(partition, data)
             except KafkaError as error:
                 refused[partition.topic, partition.index] = error
                 continue
             if unknown:
-                waiting.append(CheckedBatch(partition, asked, unknown))
-        answer = Promise[Refused]()
+                waiting.append(CheckedBatch(partition, data, unknown))
+        answer = Promise[RejectedBatches]()
         if not waiting:
             answer.resolve(refused)
             return answer
@@ -122,12 +124,12 @@ class SchemaValidation:
         task.add_done_callback(self._checks.discard)
         return answer
 
-    def _unknown(self, partition: Partition, asked: PartitionProduceData) -> list[SchemaUse]:
+    def _unknown(self, partition: Partition, data: PartitionProduceData) -> list[SchemaUse]:
         """The schemas that have to be looked up; RecordErrors for those known to be wrong."""
         unknown: list[SchemaUse] = []
         refused: dict[SchemaUse, str] = {}
         now_ms = self._clock.now_ms()
-        for rule, frames in _frames(partition, asked):
+        for rule, frames in _frames(partition, data):
             frames -= self._accepted.get(rule, frozenset())
             for frame in frames:
                 reason = self._known_reason((rule, frame), now_ms)
@@ -136,7 +138,7 @@ class SchemaValidation:
                 else:
                     refused[rule, frame] = reason
         if refused:
-            raise _refusal(partition, asked, refused)
+            raise _refusal(partition, data, refused)
         return unknown
 
     def _known_reason(self, use: SchemaUse, now_ms: int) -> str | None:
@@ -150,7 +152,10 @@ class SchemaValidation:
         return None
 
     async def _settle(
-        self, waiting: list[CheckedBatch], refused: Refused, answer: Promise[Refused]
+        self,
+        waiting: list[CheckedBatch],
+        refused: RejectedBatches,
+        answer: Promise[RejectedBatches],
     ) -> None:
         for batch in waiting:
             key = (batch.partition.topic, batch.partition.index)
@@ -158,7 +163,7 @@ class SchemaValidation:
                 for use in batch.unknown:
                     reason = await self._look_up(use)
                     if reason is not None:
-                        raise _refusal(batch.partition, batch.asked, {use: reason})
+                        raise _refusal(batch.partition, batch.data, {use: reason})
             except KafkaError as error:
                 refused[key] = error
             except BaseException as error:  # or the Produce would wait forever
@@ -172,12 +177,12 @@ class SchemaValidation:
             return None
         task = self._lookups.get(use)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._asked(use))
+            task = asyncio.get_running_loop().create_task(self._query_registry(use))
             self._lookups[use] = task
             task.add_done_callback(lambda _: self._lookups.pop(use, None))
         return await asyncio.shield(task)
 
-    async def _asked(self, use: SchemaUse) -> str | None:
+    async def _query_registry(self, use: SchemaUse) -> str | None:
         if self._registry is None:
             raise _unavailable(f"this broker has no registry: set {URL}")
         if self._clock.now_ms() < self._down_until_ms:
@@ -190,10 +195,10 @@ class SchemaValidation:
             self._down_until_ms = self._clock.now_ms() + DOWN_MS
             raise _unavailable(str(error)) from None
         if reason is None:
-            kept = self._accepted.setdefault(use[0], set())
-            if len(kept) >= FRAMES_MAX:
-                kept.clear()
-            kept.add(use[1])
+            accepted = self._accepted.setdefault(use[0], set())
+            if len(accepted) >= FRAMES_MAX:
+                accepted.clear()
+            accepted.add(use[1])
         else:
             if len(self._refused) >= FRAMES_MAX:
                 self._refused.clear()
@@ -202,47 +207,47 @@ class SchemaValidation:
 
 
 def _frames(
-    partition: Partition, asked: PartitionProduceData
+    partition: Partition, data: PartitionProduceData
 ) -> list[tuple[SubjectRule, set[bytes]]]:
     """The batch's frames; KafkaError for one that can't be read."""
     config = partition.log.config
     key_rule, value_rule = rules_of(partition.topic, config)
     key_frames: set[bytes] = set()
     value_frames: set[bytes] = set()
-    for header, payload in _payloads(config, asked):
-        found = distinct_schema_frames(
+    for header, payload in _payloads(config, data):
+        batch_frames = distinct_schema_frames(
             payload,
             header.record_count,
             keys=key_rule is not None,
             values=value_rule is not None,
         )
-        key_frames |= found[0]
-        value_frames |= found[1]
+        key_frames |= batch_frames[0]
+        value_frames |= batch_frames[1]
     both = ((key_rule, key_frames), (value_rule, value_frames))
     return [(rule, frames) for rule, frames in both if rule is not None]
 
 
-def _payloads(config: LogConfig, asked: PartitionProduceData) -> list[tuple[BatchHeader, bytes]]:
-    data = asked.records
-    assert data is not None
-    assert not isinstance(data, FileSlice)
+def _payloads(config: LogConfig, data: PartitionProduceData) -> list[tuple[BatchHeader, bytes]]:
+    records = data.records
+    assert records is not None
+    assert not isinstance(records, FileSlice)
     headers = check_batches(
-        memoryview(data), batch_size_max=config.max_message_bytes, origin=AppendOrigin.CLIENT
+        memoryview(records), batch_size_max=config.max_message_bytes, origin=AppendOrigin.CLIENT
     )
     check_counts(headers)
     size_max = unpacked_size_max(config)
-    return [(header, read_payload(data, header, size_max=size_max)) for header in headers]
+    return [(header, read_payload(records, header, size_max=size_max)) for header in headers]
 
 
 def _refusal(
-    partition: Partition, asked: PartitionProduceData, refused: dict[SchemaUse, str]
+    partition: Partition, data: PartitionProduceData, refused: dict[SchemaUse, str]
 ) -> RecordErrors:
     """INVALID_RECORD, with the indexes of the records (KIP-467)."""
     config = partition.log.config
     key_rule, value_rule = rules_of(partition.topic, config)
     errors: list[tuple[int, str]] = []
     index = 0
-    for header, payload in _payloads(config, asked):
+    for header, payload in _payloads(config, data):
         for record in parse_records(payload, header):
             key, value = frames_of(record)
             for rule, frame in ((key_rule, key), (value_rule, value)):
@@ -256,5 +261,5 @@ def _refusal(
 def _unavailable(why: str) -> KafkaError:
     """An error that every producer retries, knowing that nothing was written."""
     return KafkaError(
-        ErrorCode.NOT_ENOUGH_REPLICAS, f"The schema registry can't be asked, try again: {why}"
+        ErrorCode.NOT_ENOUGH_REPLICAS, f"The schema registry is unavailable, try again: {why}"
     )

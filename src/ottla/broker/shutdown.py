@@ -33,17 +33,19 @@ class ShutdownSteps:
             return
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(step())
-        begun = connected = loop.time()
+        started = connected = loop.time()
         try:
             while not (await asyncio.wait([task], timeout=LOOK_S))[0]:
                 now = loop.time()
                 state = self._session_state()
                 if state is None or state.connected:
                     connected = now
-                if now - connected > RECONNECT_S_MAX or now - begun > ANSWER_S_MAX:
+                if now - connected > RECONNECT_S_MAX or now - started > ANSWER_S_MAX:
                     self._silent = True
                     log.warning(
-                        "%s skipped: no answer from the metadata store in %.0f s", name, now - begun
+                        "%s skipped: no answer from the metadata store in %.0f s",
+                        name,
+                        now - started,
                     )
                     return
             task.result()

@@ -51,13 +51,13 @@ class ClientInstance:
     """One client instance, and when it asked and pushed last."""
 
     __slots__ = (
-        "asked_ms",
         "id",
         "interval_ms",
         "known",
         "last_error",
         "metrics",
         "pushed_ms",
+        "subscribed_ms",
         "subscription_id",
         "terminating",
     )
@@ -68,19 +68,19 @@ class ClientInstance:
         self.interval_ms = INTERVAL_MS_DEFAULT
         self.subscription_id = 0
         self.known: object = None  # the resources that the subscription was computed from
-        self.asked_ms = self.pushed_ms = 0
+        self.subscribed_ms = self.pushed_ms = 0
         self.last_error = ErrorCode.NONE
         self.terminating = False
 
-    def may_ask(self, now_ms: int) -> bool:
-        if now_ms - max(self.asked_ms, self.pushed_ms) < self.interval_ms:
+    def may_get_subscription(self, now_ms: int) -> bool:
+        if now_ms - max(self.subscribed_ms, self.pushed_ms) < self.interval_ms:
             return False
-        self.asked_ms = now_ms
+        self.subscribed_ms = now_ms
         return True
 
     def may_push(self, now_ms: int) -> bool:
         """The first push may come at any time: clients add jitter to it."""
-        if self.asked_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.interval_ms:
+        if self.subscribed_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.interval_ms:
             return False
         self.pushed_ms = now_ms
         return True
@@ -100,7 +100,7 @@ class Telemetry:
         self._subscriptions: list[TelemetrySubscription] = []
         self._instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
 
-    def ask(
+    def get_subscription(
         self,
         session: ClientSession,
         client_id: str,
@@ -113,9 +113,9 @@ class Telemetry:
             instance_id = self._urandom(16)
         instance = self._instance(session, client_id, instance_id, resources)
         refused = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if not instance.may_ask(now_ms) and instance.last_error not in refused:
+        if not instance.may_get_subscription(now_ms) and instance.last_error not in refused:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        instance.asked_ms = now_ms
+        instance.subscribed_ms = now_ms
         instance.last_error = ErrorCode.NONE
         return instance
 

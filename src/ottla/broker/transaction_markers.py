@@ -75,7 +75,7 @@ class MarkerWriter:
         end: TransactionEnd,
         *,
         now_ms: int,
-        tell: Callable[[ErrorCode], None],
+        callback: Callable[[ErrorCode], None],
     ) -> None:
         """Commit or abort a producer's transaction in a partition.
 
@@ -93,10 +93,10 @@ class MarkerWriter:
                 now_ms=now_ms,
             )
         except KafkaError as error:
-            tell(error.code)
+            callback(error.code)
             return
         self._on_written(topic, index, end)
-        when_committed(partition, tell, timeout_ms=COMMIT_TIMEOUT_MS)
+        when_committed(partition, callback, timeout_ms=COMMIT_TIMEOUT_MS)
 
 
 class _PendingMarkers(NamedTuple):
@@ -104,7 +104,7 @@ class _PendingMarkers(NamedTuple):
 
     end: TransactionEnd
     topic_partitions: tuple[TopicPartitionKey, ...]
-    tell: Callable[[MarkerErrors], None]
+    callback: Callable[[MarkerErrors], None]
 
 
 class TransactionMarkerChannel:
@@ -121,18 +121,19 @@ class TransactionMarkerChannel:
         self._metadata = metadata
         self._connections = connections
         self._writer = writer
-        self._under_way: set[tuple[int, int, str, int]] = (
-            set()
-        )  # producer id, epoch, topic, partition
-        self._batcher = RequestBatcher(self._carry, self._lost)
+        # Producer id, producer epoch, topic, index.
+        self._under_way: set[tuple[int, int, str, int]] = set()
+        self._batcher = RequestBatcher(self._send_request, self._fail_items)
 
     def stop(self) -> None:
         self._batcher.stop()
 
     def send(
-        self, markers: TransactionMarkers, now_ms: int, tell: Callable[[MarkerErrors], None]
+        self, markers: TransactionMarkers, now_ms: int, callback: Callable[[MarkerErrors], None]
     ) -> None:
-        """Call `tell` with results, for some partitions at a time; an error means: not yet written.
+        """Call `callback` with results, for some partitions at a time.
+
+        An error means that the marker is not written yet.
 
         A partition that no longer exists needs no marker. If a marker of this end is already under
         way to a partition, the call that sent it gets the result.
@@ -147,7 +148,7 @@ class TransactionMarkerChannel:
             if at_once:
                 known[topic_partition] = code
             else:
-                tell({topic_partition: code})
+                callback({topic_partition: code})
 
         for topic_partition in self._begin(end, markers.partitions):
             leader = self._leader(*topic_partition)
@@ -155,7 +156,7 @@ class TransactionMarkerChannel:
                 report(topic_partition, ErrorCode.NONE)
             elif leader == self._node_id:
                 self._writer.write(
-                    *topic_partition, end, now_ms=now_ms, tell=partial(report, topic_partition)
+                    *topic_partition, end, now_ms=now_ms, callback=partial(report, topic_partition)
                 )
             elif leader == NO_LEADER:
                 report(topic_partition, ErrorCode.LEADER_NOT_AVAILABLE)
@@ -163,9 +164,9 @@ class TransactionMarkerChannel:
                 away.setdefault(leader, []).append(topic_partition)
         at_once = False
         for broker_id, topic_partitions in away.items():
-            self._batcher.send(broker_id, _PendingMarkers(end, tuple(topic_partitions), tell))
+            self._batcher.send(broker_id, _PendingMarkers(end, tuple(topic_partitions), callback))
         if known or not markers.partitions:
-            tell(known)
+            callback(known)
 
     def _begin(
         self, end: TransactionEnd, topic_partitions: tuple[TopicPartitionKey, ...]
@@ -199,43 +200,43 @@ class TransactionMarkerChannel:
 
     # -- other brokers
 
-    async def _carry(self, broker_id: int, letters: list[_PendingMarkers]) -> None:
+    async def _send_request(self, broker_id: int, pending: list[_PendingMarkers]) -> None:
         response = await self._connections.call(
             broker_id,
-            WriteTxnMarkersRequest([_marker(letter) for letter in letters]),
+            WriteTxnMarkersRequest([_marker(markers) for markers in pending]),
             ApiKey.WRITE_TXN_MARKERS,
             WriteTxnMarkersResponse,
             timeout_s=ANSWER_S_MAX,
         )
         missing = ErrorCode.UNKNOWN_SERVER_ERROR
-        for letter, result in zip(letters, response.markers, strict=True):
+        for markers, result in zip(pending, response.markers, strict=True):
             codes = {
                 (topic.name, partition.partition_index): ErrorCode(partition.error_code)
                 for topic in result.topics
                 for partition in topic.partitions
             }
-            self._tell(
-                letter,
+            self._report(
+                markers,
                 {
                     topic_partition: codes.get(topic_partition, missing)
-                    for topic_partition in letter.topic_partitions
+                    for topic_partition in markers.topic_partitions
                 },
             )
 
-    def _lost(self, letters: list[_PendingMarkers], error: KafkaError) -> None:
-        for letter in letters:
-            self._tell(letter, dict.fromkeys(letter.topic_partitions, error.code))
+    def _fail_items(self, pending: list[_PendingMarkers], error: KafkaError) -> None:
+        for markers in pending:
+            self._report(markers, dict.fromkeys(markers.topic_partitions, error.code))
 
-    def _tell(self, letter: _PendingMarkers, codes: MarkerErrors) -> None:
+    def _report(self, markers: _PendingMarkers, codes: MarkerErrors) -> None:
         for topic_partition, code in codes.items():
-            self._done(letter.end, topic_partition, code)
-        letter.tell(codes)
+            self._done(markers.end, topic_partition, code)
+        markers.callback(codes)
 
 
-def _marker(letter: _PendingMarkers) -> WritableTxnMarker:
-    end = letter.end
+def _marker(markers: _PendingMarkers) -> WritableTxnMarker:
+    end = markers.end
     topics: dict[str, list[int]] = {}
-    for topic, index in letter.topic_partitions:
+    for topic, index in markers.topic_partitions:
         topics.setdefault(topic, []).append(index)
     return WritableTxnMarker(
         producer_id=end.producer_id,

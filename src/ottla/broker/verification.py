@@ -61,7 +61,7 @@ class TransactionProducer(NamedTuple):
 class _VerificationRequest(NamedTuple):
     """A request to the coordinator: may this producer write to these partitions?"""
 
-    writer: TransactionProducer
+    producer: TransactionProducer
     topic_partitions: tuple[TopicPartitionKey, ...]
     answer: Promise[VerificationErrors]
 
@@ -107,58 +107,59 @@ class Verification:
         self._transactions = transactions
         self._config = config
         self._clock = clock
-        self._batcher = RequestBatcher(self._carry, _lost)
+        self._batcher = RequestBatcher(self._send_request, _fail_items)
         self._stopped = False
-        self._guards: dict[
-            tuple[str, int, int], list[_VerificationGuard]
-        ] = {}  # topic, index, producer id
+        # By topic, index and producer id.
+        self._guards: dict[tuple[str, int, int], list[_VerificationGuard]] = {}
 
     def stop(self) -> None:
         self._stopped = True
         self._batcher.stop()
 
     def verify(
-        self, writer: TransactionProducer, partitions: Iterable[Partition], now_ms: int
+        self, producer: TransactionProducer, partitions: Iterable[Partition], now_ms: int
     ) -> Promise[VerificationErrors]:
         """The error for each partition that may not be written to.
 
         It holds only at the moment at which the promise is resolved: append there and then.
         """
         verified = Promise[VerificationErrors]()
-        unknown = [partition for partition in partitions if not writer.is_known_to(partition)]
+        unknown = [partition for partition in partitions if not producer.is_known_to(partition)]
         enabled = self._config().transaction_partition_verification_enable
-        if not unknown or not (writer.adds or enabled):
+        if not unknown or not (producer.adds or enabled):
             verified.resolve({})
             return verified
         answer = self._ask_until_complete(
-            writer, tuple((partition.topic, partition.index) for partition in unknown), now_ms
+            producer, tuple((partition.topic, partition.index) for partition in unknown), now_ms
         )
-        guards = [] if answer.is_resolved else self._guard(writer, unknown)
-        answer.then(lambda codes: verified.resolve(self._verified(writer, codes, guards)))
+        guards = [] if answer.is_resolved else self._guard(producer, unknown)
+        answer.then(lambda codes: verified.resolve(self._verified(producer, codes, guards)))
         return verified
 
     def _verified(
         self,
-        writer: TransactionProducer,
+        producer: TransactionProducer,
         codes: VerificationErrors,
         guards: list[_VerificationGuard],
     ) -> VerificationErrors:
         for guard in guards:
             topic_partition = (guard.partition.topic, guard.partition.index)
-            self._release((*topic_partition, writer.producer_id), guard)
+            self._release((*topic_partition, producer.producer_id), guard)
             codes[topic_partition] = guard.check(codes[topic_partition])
         return {
-            topic_partition: _code_for_client(code, writer)
+            topic_partition: _code_for_client(code, producer)
             for topic_partition, code in codes.items()
             if code is not ErrorCode.NONE
         }
 
     def _guard(
-        self, writer: TransactionProducer, partitions: list[Partition]
+        self, producer: TransactionProducer, partitions: list[Partition]
     ) -> list[_VerificationGuard]:
-        guards = [_VerificationGuard(partition, writer.producer_epoch) for partition in partitions]
+        guards = [
+            _VerificationGuard(partition, producer.producer_epoch) for partition in partitions
+        ]
         for partition, guard in zip(partitions, guards, strict=True):
-            key = (partition.topic, partition.index, writer.producer_id)
+            key = (partition.topic, partition.index, producer.producer_id)
             self._guards.setdefault(key, []).append(guard)
         return guards
 
@@ -173,7 +174,7 @@ class Verification:
 
     def _ask_until_complete(
         self,
-        writer: TransactionProducer,
+        producer: TransactionProducer,
         topic_partitions: tuple[TopicPartitionKey, ...],
         now_ms: int,
     ) -> Promise[VerificationErrors]:
@@ -189,12 +190,12 @@ class Verification:
         backoff_s = config.add_partitions_to_txn_retry_backoff_ms / 1000
 
         def ask(asked_ms: int) -> None:
-            self._ask(writer, topic_partitions, asked_ms).then(settle)
+            self._ask(producer, topic_partitions, asked_ms).then(settle)
 
         def settle(codes: VerificationErrors) -> None:
             concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
             late = self._clock.now_ms() >= give_up_ms
-            if not writer.adds or not concurrent or late or self._stopped:
+            if not producer.adds or not concurrent or late or self._stopped:
                 answer.resolve(codes)
                 return
             loop = asyncio.get_running_loop()
@@ -205,19 +206,19 @@ class Verification:
 
     def _ask(
         self,
-        writer: TransactionProducer,
+        producer: TransactionProducer,
         topic_partitions: tuple[TopicPartitionKey, ...],
         now_ms: int,
     ) -> Promise[VerificationErrors]:
         answer = Promise[VerificationErrors]()
-        question = _VerificationRequest(writer, topic_partitions, answer)
-        coordinator = self._coordinator(writer.transactional_id)
+        request = _VerificationRequest(producer, topic_partitions, answer)
+        coordinator = self._coordinator(producer.transactional_id)
         if coordinator == self._node_id:
-            self._ask_here(question, now_ms)
+            self._ask_here(request, now_ms)
         elif coordinator == NO_LEADER:
             answer.resolve(dict.fromkeys(topic_partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
-            self._batcher.send(coordinator, question)
+            self._batcher.send(coordinator, request)
         return answer
 
     def _coordinator(self, transactional_id: str) -> int:
@@ -227,24 +228,24 @@ class Verification:
         index = self._transactions.coordinator.partition_of(transactional_id)
         return topic.partitions[index].leader
 
-    def _ask_here(self, question: _VerificationRequest, now_ms: int) -> None:
-        writer, topic_partitions, answer = question
+    def _ask_here(self, request: _VerificationRequest, now_ms: int) -> None:
+        producer, topic_partitions, answer = request
         transactions = self._transactions
-        if not writer.adds:
+        if not producer.adds:
             codes = transactions.coordinator.verify(
-                writer.transactional_id,
+                producer.transactional_id,
                 topic_partitions,
-                producer_id=writer.producer_id,
-                epoch=writer.producer_epoch,
+                producer_id=producer.producer_id,
+                epoch=producer.producer_epoch,
             )
             answer.resolve(codes)
             return
         added = Promise[TransactionResult]()
         outcome = transactions.coordinator.add_partitions(
-            writer.transactional_id,
+            producer.transactional_id,
             topic_partitions,
-            producer_id=writer.producer_id,
-            epoch=writer.producer_epoch,
+            producer_id=producer.producer_id,
+            epoch=producer.producer_epoch,
             client_version=EPOCH_BUMP_FROM,
             token=added,
             now_ms=now_ms,
@@ -260,12 +261,10 @@ class Verification:
 
     # -- other brokers
 
-    async def _carry(self, broker_id: int, questions: list[_VerificationRequest]) -> None:
+    async def _send_request(self, broker_id: int, requests: list[_VerificationRequest]) -> None:
         response = await self._connections.call(
             broker_id,
-            AddPartitionsToTxnRequest(
-                transactions=[_transaction(question) for question in questions]
-            ),
+            AddPartitionsToTxnRequest(transactions=[_transaction(request) for request in requests]),
             ApiKey.ADD_PARTITIONS_TO_TXN,
             AddPartitionsToTxnResponse,
             timeout_s=ANSWER_S_MAX,
@@ -279,41 +278,39 @@ class Verification:
             }
             for result in response.results_by_transaction
         ]
-        for question, codes in zip(questions, found, strict=True):
-            question.answer.resolve(
+        for request, codes in zip(requests, found, strict=True):
+            request.answer.resolve(
                 {
                     topic_partition: codes.get(topic_partition, missing)
-                    for topic_partition in question.topic_partitions
+                    for topic_partition in request.topic_partitions
                 }
             )
 
 
-def _transaction(question: _VerificationRequest) -> AddPartitionsToTxnTransaction:
+def _transaction(request: _VerificationRequest) -> AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
-    for topic, index in question.topic_partitions:
+    for topic, index in request.topic_partitions:
         topics.setdefault(topic, []).append(index)
-    writer = question.writer
+    producer = request.producer
     return AddPartitionsToTxnTransaction(
-        writer.transactional_id,
-        writer.producer_id,
-        writer.producer_epoch,
-        not writer.adds,
+        producer.transactional_id,
+        producer.producer_id,
+        producer.producer_epoch,
+        not producer.adds,
         [AddPartitionsToTxnTopic(*topic) for topic in topics.items()],
     )
 
 
-def _lost(questions: list[_VerificationRequest], error: KafkaError) -> None:
+def _fail_items(requests: list[_VerificationRequest], error: KafkaError) -> None:
     """The request failed: the producer has to retry, because nothing is known."""
-    for question in questions:
-        question.answer.resolve(
-            dict.fromkeys(question.topic_partitions, ErrorCode.NETWORK_EXCEPTION)
-        )
+    for request in requests:
+        request.answer.resolve(dict.fromkeys(request.topic_partitions, ErrorCode.NETWORK_EXCEPTION))
 
 
-def _code_for_client(code: ErrorCode, writer: TransactionProducer) -> ErrorCode:
+def _code_for_client(code: ErrorCode, producer: TransactionProducer) -> ErrorCode:
     """Two codes of the coordinator are translated for Produce."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.TRANSACTION_ABORTABLE and not writer.knows_abortable:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not producer.knows_abortable:
         return ErrorCode.INVALID_TXN_STATE
     return code

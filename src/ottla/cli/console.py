@@ -57,9 +57,8 @@ _ADVICE: Final = {
 def console() -> Console:
     """Standard output. Created for each call, because tests and pipes replace it."""
     tty = sys.stdout.isatty()
-    return Console(
-        highlight=False, emoji=False, width=None if tty else WIDE, soft_wrap=not tty
-    )  # `:x:` in a name is not an emoji
+    # No emoji, because `:x:` in a name is not one.
+    return Console(highlight=False, emoji=False, width=None if tty else WIDE, soft_wrap=not tty)
 
 
 def print_json(value: Any) -> None:

@@ -38,8 +38,8 @@ class AclAdmin:
         """All ACLs of this kind of resource."""
         return self.find(AclFilter(resource))
 
-    def find(self, wanted: AclFilter) -> list[Acl]:
-        request = DescribeAclsRequest(*_fields(wanted))
+    def find(self, acl_filter: AclFilter) -> list[Acl]:
+        request = DescribeAclsRequest(*_fields(acl_filter))
         answer = self._session.connections.call(request, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse)
         check(answer.error_code, answer.error_message, ApiKey.DESCRIBE_ACLS)
         return [
@@ -88,13 +88,13 @@ class AclAdmin:
         return deleted
 
 
-def _fields(wanted: AclFilter) -> tuple[int, str | None, int, str | None, str | None, int, int]:
+def _fields(acl_filter: AclFilter) -> tuple[int, str | None, int, str | None, str | None, int, int]:
     return (
-        wanted.resource,
-        wanted.name,
-        wanted.pattern,
-        wanted.principal,
-        wanted.host,
-        wanted.operation,
-        wanted.permission,
+        acl_filter.resource,
+        acl_filter.name,
+        acl_filter.pattern,
+        acl_filter.principal,
+        acl_filter.host,
+        acl_filter.operation,
+        acl_filter.permission,
     )

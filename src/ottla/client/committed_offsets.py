@@ -65,12 +65,12 @@ def _read(answer: OffsetFetchResponse, name: str) -> dict[TopicPartition, Offset
                 where = f"{topic.name}-{partition.partition_index}"
                 check(partition.error_code, where, ApiKey.OFFSET_FETCH, topic.name)
                 if partition.committed_offset >= 0:
-                    epoch, said = partition.committed_leader_epoch, partition.metadata
+                    epoch, commit_metadata = partition.committed_leader_epoch, partition.metadata
                     found[TopicPartition(topic.name, partition.partition_index)] = (
                         OffsetAndMetadata(
                             partition.committed_offset,
                             None if epoch < 0 else epoch,
-                            None if said is None else said.removesuffix("\0"),
+                            None if commit_metadata is None else commit_metadata.removesuffix("\0"),
                         )
                     )
     return found

@@ -199,18 +199,18 @@ def _home(kind: ResourceType, name: str) -> int | None:
     return None
 
 
-def _config(found: DescribeConfigsResourceResult) -> ConfigEntry:
-    kind = found.config_type
+def _config(result: DescribeConfigsResourceResult) -> ConfigEntry:
+    kind = result.config_type
     return ConfigEntry(
-        found.name,
-        found.value,
-        ConfigSource(found.config_source),
-        found.read_only,
-        found.is_sensitive,
+        result.name,
+        result.value,
+        ConfigSource(result.config_source),
+        result.read_only,
+        result.is_sensitive,
         TYPE_NAMES[kind] if 0 <= kind < len(TYPE_NAMES) else TYPE_NAMES[0],
-        found.documentation,
+        result.documentation,
         tuple(
             ConfigSynonym(synonym.name, synonym.value, ConfigSource(synonym.source))
-            for synonym in found.synonyms
+            for synonym in result.synonyms
         ),
     )

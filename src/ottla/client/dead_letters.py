@@ -61,13 +61,14 @@ def dead_letters(producer: Producer[bytes, bytes], topic: str, group: str = "") 
 _WORDS: Final = {"fail": fail, "continue": log_and_continue}
 
 
-def handler_of(given: str | OnUndecodable) -> OnUndecodable | None:
+def handler_of(handler: str | OnUndecodable) -> OnUndecodable | None:
     """Handlers by Kafka's words; None if the error is simply raised."""
-    if callable(given):
-        return given
-    if given not in _WORDS:
+    if callable(handler):
+        return handler
+    if handler not in _WORDS:
         raise ValueError(
-            f"deserialization_exception_handler is 'fail', 'continue' or a function, not {given!r}"
+            "deserialization_exception_handler is 'fail', 'continue' or a function, not "
+            f"{handler!r}"
         )
-    handler = _WORDS[given]
-    return None if handler is fail else handler
+    named = _WORDS[handler]
+    return None if named is fail else named

@@ -128,5 +128,5 @@ class DelegationTokenAdmin:
         ]
 
 
-def _principal(kind: str, name: str, otherwise: Principal) -> Principal:
-    return Principal(kind, name) if kind else otherwise
+def _principal(kind: str, name: str, fallback: Principal) -> Principal:
+    return Principal(kind, name) if kind else fallback

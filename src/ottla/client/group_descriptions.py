@@ -112,9 +112,11 @@ def _consumers_then_classics(
 _UNKNOWN_API: Final = ErrorCode.UNSUPPORTED_VERSION
 
 
-def _may_be_classic(found: GroupDescription | KafkaError | None) -> bool:
+def _may_be_classic(description: GroupDescription | KafkaError | None) -> bool:
     codes = (ErrorCode.GROUP_ID_NOT_FOUND, _UNKNOWN_API)
-    return found is None or (isinstance(found, KafkaError) and found.code in codes)
+    return description is None or (
+        isinstance(description, KafkaError) and description.code in codes
+    )
 
 
 def _consumers(session: AdminSession, node: Node, names: list[str]) -> GroupDescriptions:
@@ -142,20 +144,20 @@ def _consumers(session: AdminSession, node: Node, names: list[str]) -> GroupDesc
     }
 
 
-def _consumer(found: of_consumers.Member) -> MemberDescription:
-    assert found.assignment is not None
-    assert found.target_assignment is not None
+def _consumer(member: of_consumers.Member) -> MemberDescription:
+    assert member.assignment is not None
+    assert member.target_assignment is not None
     return MemberDescription(
-        found.member_id,
-        found.client_id,
-        found.client_host,
-        found.instance_id,
-        _partitions(found.assignment.topic_partitions),
-        found.member_epoch,
-        _partitions(found.target_assignment.topic_partitions),
-        None if found.member_type < CLASSIC_MEMBER else found.member_type != CLASSIC_MEMBER,
-        tuple(found.subscribed_topic_names),
-        found.subscribed_topic_regex or None,
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        member.instance_id,
+        _partitions(member.assignment.topic_partitions),
+        member.member_epoch,
+        _partitions(member.target_assignment.topic_partitions),
+        None if member.member_type < CLASSIC_MEMBER else member.member_type != CLASSIC_MEMBER,
+        tuple(member.subscribed_topic_names),
+        member.subscribed_topic_regex or None,
     )
 
 
@@ -169,19 +171,19 @@ def _classics(session: AdminSession, node: Node, names: list[str]) -> GroupDescr
     return {group.group_id: _classic_group(group, node) for group in answer.groups}
 
 
-def _classic_group(found: of_classics.DescribedGroup, node: Node) -> GroupDescription | KafkaError:
-    failure = _failure(found.error_code, found.error_message)
+def _classic_group(group: of_classics.DescribedGroup, node: Node) -> GroupDescription | KafkaError:
+    failure = _failure(group.error_code, group.error_message)
     if failure is not None:
         return failure
-    if found.protocol_type not in CONSUMERS:
-        kind = found.protocol_type
-        message = f"GroupId {found.group_id} is not a consumer group ({kind})."
+    if group.protocol_type not in CONSUMERS:
+        kind = group.protocol_type
+        message = f"GroupId {group.group_id} is not a consumer group ({kind})."
         return KafkaError(ErrorCode.INVALID_GROUP_ID, message)
     return GroupDescription(
-        found.group_id,
-        found.group_state,
+        group.group_id,
+        group.group_state,
         "Classic",
-        found.protocol_data,
+        group.protocol_data,
         node,
         tuple(
             MemberDescription(
@@ -191,7 +193,7 @@ def _classic_group(found: of_classics.DescribedGroup, node: Node) -> GroupDescri
                 member.group_instance_id,
                 _classic_assignment(member.member_assignment),
             )
-            for member in found.members
+            for member in group.members
         ),
     )
 
@@ -237,16 +239,16 @@ def _shares(session: AdminSession, node: Node, names: list[str]) -> GroupDescrip
     }
 
 
-def _sharer(found: of_shares.Member) -> MemberDescription:
-    assert found.assignment is not None
+def _sharer(member: of_shares.Member) -> MemberDescription:
+    assert member.assignment is not None
     return MemberDescription(
-        found.member_id,
-        found.client_id,
-        found.client_host,
+        member.member_id,
+        member.client_id,
+        member.client_host,
         None,
-        _partitions(found.assignment.topic_partitions),
-        found.member_epoch,
-        subscription=tuple(found.subscribed_topic_names),
+        _partitions(member.assignment.topic_partitions),
+        member.member_epoch,
+        subscription=tuple(member.subscribed_topic_names),
     )
 
 

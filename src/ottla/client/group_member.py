@@ -171,8 +171,8 @@ class GroupMember:
         self._remove("", "its place is needed")
 
     def _remove(self, member_id: str, reason: str) -> None:
-        who = MemberIdentity(member_id, self._instance, reason)
-        request = LeaveGroupRequest(group_id=self._group, member_id=member_id, members=[who])
+        identity = MemberIdentity(member_id, self._instance, reason)
+        request = LeaveGroupRequest(group_id=self._group, member_id=member_id, members=[identity])
         self._call(request, ApiKey.LEAVE_GROUP, LeaveGroupResponse)
 
     def close(self) -> None:

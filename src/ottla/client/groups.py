@@ -93,11 +93,11 @@ class GroupAdmin:
         if not offsets:
             return
         session = self._session
-        said = () if metadata is None else (metadata,)  # librdkafka refuses None
+        metadata_field = () if metadata is None else (metadata,)  # librdkafka refuses None
         part = ConsumerGroupTopicPartitions(
             name,
             [
-                confluent_kafka.TopicPartition(*partition, offset, *said)
+                confluent_kafka.TopicPartition(*partition, offset, *metadata_field)
                 for partition, offset in offsets.items()
             ],
         )

@@ -72,7 +72,7 @@ def token_settings(
             ' unsecuredLoginStringClaim_sub="name" in sasl.jaas.config for tests'
         )
     plain = "sasl.oauthbearer.client"
-    found = OAuthTokenSettings(
+    token_settings = OAuthTokenSettings(
         url,
         text(settings, f"{new}.id") or options.get("clientId", "") or text(settings, f"{plain}.id"),
         text(settings, f"{new}.secret")
@@ -90,9 +90,9 @@ def token_settings(
             if name.startswith("unsecuredLoginStringClaim_")
         ),
     )
-    if url.startswith("http") and not (found.client_id and found.client_secret):
+    if url.startswith("http") and not (token_settings.client_id and token_settings.client_secret):
         raise wrong(f"a token from {url} needs {new}.id and {new}.secret")
-    return found
+    return token_settings
 
 
 def check_url(url: str) -> None:

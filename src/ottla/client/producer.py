@@ -278,12 +278,12 @@ class Producer(Generic[K, V]):
             self.close()
             return
         try:  # the exception of the body must not be hidden, nor wait for a minute
-            self._flush_what_moves()
+            self._flush_while_progressing()
             self.close(0)
         except KafkaError as failure:
             log.warning("%s", failure)
 
-    def _flush_what_moves(self) -> None:
+    def _flush_while_progressing(self) -> None:
         """As `flush`, but give up early if no record is delivered any more."""
         if self._closing.is_set():
             return
@@ -291,10 +291,10 @@ class Producer(Generic[K, V]):
         deadline = now + FLUSH_S_MAX
         left = len(self.raw)
         while left and now < deadline:
-            still_left = self._left(FLUSH_LOOK_S)
+            remaining = self._left(FLUSH_LOOK_S)
             now = time.monotonic()
-            if still_left < left:
-                left, moved_at, self._errors.all_down = still_left, now, False
+            if remaining < left:
+                left, moved_at, self._errors.all_down = remaining, now, False
             elif now - moved_at > (UNREACHABLE_S if self._errors.all_down else STANDSTILL_S):
                 return
 
@@ -327,9 +327,9 @@ class Producer(Generic[K, V]):
     def _has_to_poll(self) -> bool:
         return len(self.raw) > 0 or time.monotonic() < self._listens_until
 
-    def _call(self, what: Callable[..., object], *arguments: object) -> None:
+    def _call(self, operation: Callable[..., object], *arguments: object) -> None:
         try:
-            what(*arguments)
+            operation(*arguments)
         except confluent_kafka.KafkaException as error:
             raise kafka_error_of(error) from None
 

@@ -70,16 +70,16 @@ class SchemaRegistry:
     ) -> None:
         self._tries_max = tries_max
         settings = settings or {}
-        given = [
+        addresses = [
             address.strip()
             for address in (url or text(settings, URL)).split(",")
             if address.strip()
         ]
-        if not given:
+        if not addresses:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"{URL} is not set: where is the schema registry?"
             )
-        pairs = [without_login(address) for address in given]
+        pairs = [without_login(address) for address in addresses]
         stores = {
             name.removeprefix(_PREFIX): value
             for name, value in settings.items()
@@ -343,11 +343,11 @@ def _authorization(settings: Mapping[str, Setting], of_url: str) -> Callable[[],
             ErrorCode.INVALID_CONFIG,
             f"bearer.auth.credentials.source {bearer} is not known: STATIC_TOKEN or OAUTHBEARER",
         )
-    given = text(settings, "basic.auth.credentials.source").upper() or "URL"
-    if given == "SASL_INHERIT":
+    credentials_source = text(settings, "basic.auth.credentials.source").upper() or "URL"
+    if credentials_source == "SASL_INHERIT":
         inherited = basic_authorization(*_sasl_login(settings))
         return lambda: inherited
-    if given == "USER_INFO" or (not of_url and text(settings, "basic.auth.user.info")):
+    if credentials_source == "USER_INFO" or (not of_url and text(settings, "basic.auth.user.info")):
         info = text(settings, "basic.auth.user.info")
         user, colon, password = info.partition(":")
         if not colon:

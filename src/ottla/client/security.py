@@ -69,8 +69,8 @@ def login_of(settings: Mapping[str, Setting]) -> SaslLogin | None:
 
 
 def mechanism_of(settings: Mapping[str, Setting]) -> str:
-    said = text(settings, "sasl.mechanism") or text(settings, "sasl.mechanisms")
-    return said.upper() or GSSAPI  # which is Kafka's default
+    mechanism = text(settings, "sasl.mechanism") or text(settings, "sasl.mechanisms")
+    return mechanism.upper() or GSSAPI  # which is Kafka's default
 
 
 def for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -78,20 +78,20 @@ def for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
     protocol = protocol_of(settings)
     if protocol == "PLAINTEXT":
         return {}
-    said: dict[str, Any] = {"security.protocol": protocol.lower()}
+    config: dict[str, Any] = {"security.protocol": protocol.lower()}
     if uses_tls(settings):
-        said |= tls.for_librdkafka(settings)
+        config |= tls.for_librdkafka(settings)
     if protocol.startswith("SASL"):
-        said |= _sasl_for_librdkafka(settings)
-    return said
+        config |= _sasl_for_librdkafka(settings)
+    return config
 
 
 def refused_login(login: SaslLogin, address: str, why: str) -> KafkaError:
     """One sentence; the broker's message only if it adds something."""
-    said = f"authentication as {login.principal} by {login.mechanism} failed at {address}"
+    message = f"authentication as {login.principal} by {login.mechanism} failed at {address}"
     reason = status_of(why) if why.startswith("{") else why
     more = "" if not reason or reason.startswith("Authentication failed") else f": {reason}"
-    return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, said + more)
+    return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, message + more)
 
 
 def is_security(name: str) -> bool:
@@ -162,13 +162,13 @@ def _with_ticket(login: KerberosLogin) -> SaslLogin:
 def _kerberos_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """librdkafka runs kinit in a shell, with the principal and the keytab in its command."""
     login = _kerberos(settings)
-    said: dict[str, Any] = {"sasl.mechanism": GSSAPI, "sasl.kerberos.service.name": login.service}
+    config: dict[str, Any] = {"sasl.mechanism": GSSAPI, "sasl.kerberos.service.name": login.service}
     if not login.keytab:  # kinit runs elsewhere
-        return {**said, "sasl.kerberos.kinit.cmd": ":"}
+        return {**config, "sasl.kerberos.kinit.cmd": ":"}
     if not all(_PLAIN_WORD.fullmatch(word) for word in (login.keytab, login.principal)):
         raise wrong("a shell would read more than a name in keyTab or principal")
     keytab, principal = "sasl.kerberos.keytab", "sasl.kerberos.principal"
-    return {**said, keytab: login.keytab, principal: login.principal}
+    return {**config, keytab: login.keytab, principal: login.principal}
 
 
 def _sasl_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _sasl_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
         return _kerberos_for_librdkafka(settings)
     login = login_of(settings)
     assert login is not None
-    said: dict[str, Any] = {"sasl.mechanism": login.mechanism}
+    properties: dict[str, Any] = {"sasl.mechanism": login.mechanism}
     if login.is_token:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
@@ -184,11 +184,11 @@ def _sasl_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
             " consumers need a user; admin commands, Spark, SQL and Streams take tokens",
         )
     if login.source is None:
-        return {**said, "sasl.username": login.user, "sasl.password": login.password}
+        return {**properties, "sasl.username": login.user, "sasl.password": login.password}
     source, extensions = login.source, dict(login.extensions)
 
     def token(config: str) -> tuple[str, float, str, dict[str, str]]:
         found = source.token()
         return found.value, found.expires_at, found.principal or login.principal, extensions
 
-    return {**said, "oauth_cb": token}
+    return {**properties, "oauth_cb": token}

@@ -114,12 +114,12 @@ def not_serializable(
     )
 
 
-def _makes_bytes(serialize: Serializer, given: Any) -> bool:
+def _makes_bytes(serialize: Serializer, value: Any) -> bool:
     try:
-        made = None if given is None else serialize(given)
+        data = None if value is None else serialize(value)
     except TypeError:
         return False
-    return made is None or isinstance(made, (bytes, str))  # librdkafka takes both
+    return data is None or isinstance(data, (bytes, str))  # librdkafka takes both
 
 
 def _sees_topic(serde: Serde[Any], plain: str, method: str) -> bool:

@@ -56,12 +56,12 @@ def http_context(settings: Mapping[str, Setting]) -> ssl.SSLContext:
 def for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """The same stores for librdkafka. It reads PKCS12 keystores itself, but otherwise only PEM; its
     own names pass unchanged."""
-    said: dict[str, Any] = {
+    config: dict[str, Any] = {
         name: settings[name]
         for name in ("ssl.cipher.suites", "enable.ssl.certificate.verification")
         if settings.get(name)
     }
-    said["ssl.endpoint.identification.algorithm"] = (
+    config["ssl.endpoint.identification.algorithm"] = (
         "https" if tls_settings(settings).check_hostname else "none"
     )
     try:
@@ -69,16 +69,16 @@ def for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
     except ConfigError as error:
         raise _named(error) from None
     if identity.trusted is not None:
-        said["ssl.ca.pem"] = identity.trusted
+        config["ssl.ca.pem"] = identity.trusted
     if identity.key_pair is not None:
-        said["ssl.certificate.pem"] = identity.key_pair.chain
-        said["ssl.key.pem"] = identity.key_pair.key
+        config["ssl.certificate.pem"] = identity.key_pair.chain
+        config["ssl.key.pem"] = identity.key_pair.key
         if identity.key_pair.password:
-            said["ssl.key.password"] = identity.key_pair.password
+            config["ssl.key.password"] = identity.key_pair.password
     elif _is_pkcs12(settings):
         for name in ("ssl.keystore.location", "ssl.keystore.password"):
-            said[name] = text(settings, name)
-    return said
+            config[name] = text(settings, name)
+    return config
 
 
 def tls_settings(settings: Mapping[str, Setting]) -> TlsSettings:

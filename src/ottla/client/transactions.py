@@ -313,21 +313,21 @@ class TransactionAdmin:
         }
 
 
-def _description(found: TransactionState, node_id: int) -> TransactionDescription | KafkaError:
-    if found.error_code:
-        return KafkaError(ErrorCode(found.error_code))
-    start_ms = found.transaction_start_time
+def _description(state: TransactionState, node_id: int) -> TransactionDescription | KafkaError:
+    if state.error_code:
+        return KafkaError(ErrorCode(state.error_code))
+    start_ms = state.transaction_start_time
     return TransactionDescription(
-        found.transactional_id,
+        state.transactional_id,
         node_id,
-        found.transaction_state,
-        found.producer_id,
-        found.producer_epoch,
-        found.transaction_timeout,
+        state.transaction_state,
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_timeout,
         None if start_ms < 0 else start_ms,
         tuple(
             TopicPartition(topic.topic, partition)
-            for topic in found.topics
+            for topic in state.topics
             for partition in topic.partitions
         ),
     )

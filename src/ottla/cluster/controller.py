@@ -223,22 +223,22 @@ class Controller:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Start, change or cancel reassignments; `reconcile` completes them."""
         results: dict[TopicPartition, KafkaError | None] = {}
-        for name, wanted in targets.items():
+        for name, replicas in targets.items():
 
             def decide(
                 image: MetadataImage,
                 name: str = name,
-                wanted: Mapping[int, TargetReplicas] = wanted,
+                replicas: Mapping[int, TargetReplicas] = replicas,
             ) -> tuple[list[Write], dict[int, KafkaError | None]]:
                 return reassignments.reassign(
                     image,
                     name,
-                    wanted,
+                    replicas,
                     allow_replication_factor_change=allow_replication_factor_change,
                 )
 
-            found = await self._commit_decision(decide)
-            results |= {(name, index): error for index, error in found.items()}
+            errors = await self._commit_decision(decide)
+            results |= {(name, index): error for index, error in errors.items()}
         return results
 
     async def unregister(self, broker_id: int) -> None:

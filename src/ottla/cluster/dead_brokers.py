@@ -21,7 +21,7 @@ log = logging.getLogger("ottla.cluster")
 async def unregister_dead_broker(
     store: MetaStore, writer: MetadataWriter, broker: BrokerRegistration
 ) -> bool:
-    """Delete this registration; False if it is already gone. Raises StoreError, KafkaError."""
+    """Delete this registration; False if it is already gone. MetaStoreError, KafkaError."""
     epoch_key = layout.broker_epoch_key(broker.id)
     entry = await store.get(epoch_key)
     # The broker's next process raises the epoch counter after this registration is gone and before

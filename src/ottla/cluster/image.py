@@ -147,9 +147,8 @@ class MetadataImage:
     broker_configs: Mapping[str, StoredConfig] = field(default_factory=dict)
     group_configs: Mapping[str, StoredConfig] = field(default_factory=dict)
     client_metrics_configs: Mapping[str, StoredConfig] = field(default_factory=dict)
-    quotas: Mapping[QuotaEntity, StoredConfig] = field(
-        default_factory=dict
-    )  # and SCRAM credentials
+    # Of users, this has the SCRAM credentials, too.
+    quotas: Mapping[QuotaEntity, StoredConfig] = field(default_factory=dict)
     acls: Mapping[tuple[int, int, str], StoredAcls] = field(default_factory=dict)
     tokens: Mapping[str, StoredToken] = field(default_factory=dict)
     feature_levels: Mapping[str, int] = field(default_factory=dict)

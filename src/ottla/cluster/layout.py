@@ -65,9 +65,8 @@ EPHEMERAL_VERSION = 0  # an ephemeral key is never changed
 _QUOTA_LAYOUT = {"user": "users", "client-id": "clients", "ip": "ips"}
 _QUOTA_TYPES = {folder: kind for kind, folder in _QUOTA_LAYOUT.items()}
 
-_ENCODER = json.JSONEncoder(
-    separators=(",", ":")
-)  # reused: json.dumps would make one for each call
+# Reused, because json.dumps would make one for each call.
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def broker_key(broker_id: int) -> str:

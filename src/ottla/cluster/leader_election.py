@@ -155,7 +155,7 @@ def elect(image: MetadataImage, name: str, index: int, election: LeaderElectionT
 def rebalance(image: MetadataImage, imbalance_percentage: int) -> list[Write]:
     """Elect the preferred leaders of brokers that lack more than `imbalance_percentage` of the
     partitions they should lead. Partitions that are being reassigned are left alone."""
-    wanted: dict[int, list[tuple[TopicImage, PartitionRegistration]]] = {}
+    not_led: dict[int, list[tuple[TopicImage, PartitionRegistration]]] = {}
     led: dict[int, int] = {}
     for topic in image.topics.values():
         for partition in topic.partitions:
@@ -163,9 +163,9 @@ def rebalance(image: MetadataImage, imbalance_percentage: int) -> list[Write]:
             if partition.leader == preferred:
                 led[preferred] = led.get(preferred, 0) + 1
             else:
-                wanted.setdefault(preferred, []).append((topic, partition))
+                not_led.setdefault(preferred, []).append((topic, partition))
     writes: list[Write] = []
-    for broker_id, lacking in wanted.items():
+    for broker_id, lacking in not_led.items():
         total = len(lacking) + led.get(broker_id, 0)
         if broker_id not in image.brokers or len(lacking) * 100 <= imbalance_percentage * total:
             continue

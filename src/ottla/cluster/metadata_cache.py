@@ -104,9 +104,8 @@ class MetadataCache:
 
     def _advance(self, keys: list[str]) -> MetadataImage:
         """The next image: everything that depends on these keys is read again."""
-        topics: dict[
-            str, set[int] | None
-        ] = {}  # the partitions whose states changed; None: the whole topic
+        # By topic, the partitions whose states changed; None: the whole topic.
+        topics: dict[str, set[int] | None] = {}
         brokers: set[int] = set()
         configs: set[str] = set()
         groups: set[str] = set()
@@ -245,17 +244,17 @@ class MetadataCache:
         topic: str,
         index: int,
         assignment: ReplicaAssignment,
-        known: PartitionRegistration | None,
+        partition: PartitionRegistration | None,
     ) -> PartitionRegistration:
         """A partition whose version is known is not parsed again: topics may have thousands."""
         state = self._entries.get(layout.state_key(topic, index))
         version = state.version if state is not None else -1
         if (
-            known is not None
-            and known.version == version
-            and (known.replicas, known.adding, known.removing) == assignment
+            partition is not None
+            and partition.version == version
+            and (partition.replicas, partition.adding, partition.removing) == assignment
         ):
-            return known
+            return partition
         return layout.load_partition(index, assignment, state)
 
     def _broker(self, broker_id: int) -> BrokerRegistration | None:

@@ -48,17 +48,17 @@ def assign_replicas(
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
     if len(known) == len(racks) and len(set(known.values())) > 1:
         order = _alternate(known)
-        place = _place_on_racks
+        assign = _place_on_racks
     else:
         order = sorted(racks)
         known = {}
-        place = _place
+        assign = _place
     assignment = []
     for partition in range(first_partition, first_partition + partition_count):
         if partition > 0 and partition % len(order) == 0:
             shift += 1
         first = (partition + start) % len(order)
-        assignment.append(place(order, known, first, shift, replication_factor))
+        assignment.append(assign(order, known, first, shift, replication_factor))
     return assignment
 
 

@@ -113,7 +113,7 @@ class ZooKeeperMirror:
         raise MetaStoreError(f"the connection to ZooKeeper at {self._connect} keeps failing")
 
     async def execute(self, plan: MultiPlan) -> list[Any]:
-        """Execute all of a plan or nothing; raises Unreachable or Refused.
+        """Execute all of a plan or nothing; KazooException if that fails.
 
         The writes are in the copy and published as changes before this returns.
         """

@@ -11,7 +11,7 @@ from ottla.config import ServerConfig
 
 
 async def open_store(config: ServerConfig) -> ZooKeeperStore:
-    """Open the store at `zookeeper.connect`; StoreError if it can't be reached."""
+    """Open the store at `zookeeper.connect`; MetaStoreError if it can't be reached."""
     assert config.zookeeper_connect is not None
     session_ms = config.zookeeper_session_timeout_ms
     connection_ms = config.zookeeper_connection_timeout_ms

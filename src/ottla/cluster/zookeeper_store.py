@@ -232,16 +232,16 @@ class ZooKeeperStore:
         if self._plan([writes[index] for index in together]).size > COMMIT_BYTES_MAX:
             raise MetaStoreError(f"a commit of {len(writes)} writes is too large for ZooKeeper")
         versions = dict.fromkeys(range(len(writes)), -1)
-        made: Sequence[int] = []
+        created: Sequence[int] = []
         try:
             for part in _parts(writes, before):
                 done = await self.commit([*checks, *(writes[index] for index in part)])
                 versions.update(zip(part, done[len(checks) :], strict=True))
-                made = [*made, *part]
+                created = [*created, *part]
             done = await self.commit([writes[index] for index in together])
             versions.update(zip(together, done, strict=True))
         except MetaStoreError:
-            await self._clear_away([writes[index].key for index in made], [])
+            await self._clear_away([writes[index].key for index in created], [])
             raise
         await self._clear_away([writes[index].key for index in after], checks)
         return [versions[index] for index in range(len(writes))]

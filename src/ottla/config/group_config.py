@@ -61,7 +61,7 @@ def _clamped(server: ServerConfig, name: str, value: Value) -> Value:
     return value
 
 
-def _below(one: Value, other: Value) -> bool:
-    assert isinstance(one, int)
-    assert isinstance(other, int)
-    return one < other
+def _below(value: Value, bound: Value) -> bool:
+    assert isinstance(value, int)
+    assert isinstance(bound, int)
+    return value < bound

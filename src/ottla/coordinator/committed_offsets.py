@@ -166,8 +166,8 @@ class CommittedOffsets:
                     key = (request.group_id, topic.name, index)
                     self.write_pending(request.producer_id, key, value, event)
                 answers.append(TxnOffsetCommitResponsePartition(index, code))
-            found = TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
-            response.topics.append(found)
+            answer = TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
+            response.topics.append(answer)
         return response
 
     def _check_metadata(self, metadata: str | None, event: GroupEvent) -> ErrorCode:

@@ -400,7 +400,8 @@ class GroupCoordinatorShard(CoordinatorShard):
     def txn_offset_commit(
         self, request: TxnOffsetCommitRequest, *, version: int, token: Token, now_ms: int
     ) -> CoordinatorResult:
-        """In the producer's transaction, which the caller has verified to be open (KIP-447)."""
+        """Commit offsets in the producer's transaction, which the caller has verified to be open
+        (KIP-447)."""
         event = self.new_event(now_ms)
         group = self.groups.get(request.group_id)
         code = ErrorCode.NONE
@@ -500,7 +501,7 @@ class GroupCoordinatorShard(CoordinatorShard):
         self.groups[group.group_id] = group
 
     def _remove_new_group(self, group: ClassicGroup, code: ErrorCode, event: GroupEvent) -> None:
-        """The record of a new group could not be stored: the group goes again."""
+        """The record of a new group could not be stored: remove the group again."""
         self._reply_to_waiting(group, event, code)
         for member_id in [*group.members, *group.pending_join]:
             event.timer.cancel(session_key(group, member_id))

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ottla.coordinator.timer import CoordinatorTimer
     from ottla.coordinator.transactions.result import TransactionMarkers
 
-# Whatever the broker wants back with the response to a request; anything but None.
+# Identifies the request that a reply is for; the broker chooses it. Anything but None.
 Token = object
 Reply = tuple[Token, Any]
 RecordBytes = tuple[bytes, bytes | None]  # key, and value or None for a tombstone
-# Gets an event for what undoing brings about (replies, timers), and the code for the clients.
+# Gets an event, for replies and timers that follow from undoing, and the clients' error code.
 Undo = Callable[[Any, ErrorCode], None]
-# What takes long and touches no state, and the consumer of its result, which is None on failure.
+# A long computation that touches no state, and the consumer of its result (None on failure).
 Work = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
@@ -50,14 +50,14 @@ class CoordinatorResult:
 
     @classmethod
     def of_reply(cls, token: Token, response: Any) -> CoordinatorResult:
-        """A reply that depends on no record: a request that reached no shard."""
+        """A reply that depends on no record, because the request reached no shard."""
         result = cls()
         result.replies.append((token, response))
         return result
 
 
 class CoordinatorEvent:
-    """One event while a shard handles it: when it happens, the shard's timer, what comes of it."""
+    """One event while a shard handles it: its time, the shard's timer, and the result so far."""
 
     __slots__ = ("now_ms", "result", "timer")
 
@@ -77,7 +77,7 @@ class CoordinatorEvent:
         self.result.undo.append(undo)
 
     def take_back(self, code: ErrorCode) -> None:
-        """The event is refused half-way: undo what it has changed so far. Replies stay."""
+        """The event is refused halfway: undo what it has changed so far. Replies stay."""
         undo, self.result.undo = self.result.undo, []
         for take_back in reversed(undo):
             take_back(self, code)
@@ -99,5 +99,5 @@ _COORDINATOR_CODES: Final = {
 
 
 def coordinator_code(append_code: ErrorCode) -> ErrorCode:
-    """What a client of the coordinator gets when the append of its records ended in this code."""
+    """The error code for the coordinator's client if the append failed with this code."""
     return _COORDINATOR_CODES.get(append_code, append_code)

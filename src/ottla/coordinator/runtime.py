@@ -36,7 +36,7 @@ _log = logging.getLogger("ottla.coordinator")
 
 
 class CoordinatorShard(ABC):
-    """The state of one partition, as long as this broker coordinates it."""
+    """The state of one partition, for as long as this broker coordinates it."""
 
     __slots__ = ("partition", "timer")
 
@@ -48,26 +48,27 @@ class CoordinatorShard(ABC):
 
     @abstractmethod
     def load(self, records: Iterable[Record], producer_id: int = NO_PRODUCER_ID) -> None:
-        """The next records of the partition, oldest first; a transaction's, with its producer."""
+        """Load the next records of the partition, oldest first; a transaction's with its
+        producer's id."""
 
     @abstractmethod
     def load_marker(self, producer_id: int, *, commit: bool) -> None:
-        """The next in the partition is the marker that ends this producer's transaction."""
+        """Load the marker that ends this producer's transaction: it is next in the partition."""
 
     @abstractmethod
     def loaded(self, now_ms: int) -> CoordinatorResult:
-        """There are no more records. Timers start now, because nobody waited here before."""
+        """All records are loaded. Sessions start now, because no heartbeat could arrive before."""
 
     @contextmanager
     def skipping_unreadable(self, topic: str) -> Iterator[None]:
-        """One unreadable record must not lose the others."""
+        """Skip a record that cannot be read: the others must not be lost with it."""
         try:
             yield
         except KafkaError as error:
             _log.warning("%s-%d: skipping an unreadable record: %s", topic, self.partition, error)
 
     def unload(self) -> list[Reply]:
-        """Another broker leads the partition: the replies to requests that wait here."""
+        """Another broker leads the partition. Returns the replies to requests that wait here."""
         return []
 
     # -- events
@@ -79,17 +80,19 @@ class CoordinatorShard(ABC):
         """The records of the last event are in the log, from `base_offset` on."""
 
     def failed(self, result: CoordinatorResult, code: ErrorCode, *, now_ms: int) -> list[Reply]:
-        """The append ended in `code`, and nothing is in the log: undo the event, in reverse order.
+        """The append failed with `code`, and nothing is in the log: undo the event, last change
+        first.
 
-        What is not undone is what the next coordinator would find out by itself: that members have
-        left or failed. Records that were appended but not committed in time are another matter:
-        they may yet be committed, so the state stays, and only the replies become errors.
+        Changes that the next coordinator would make anyway are not undone, such as the removal of
+        members that have left or failed. Records that were appended but not committed in time are a
+        different case: they may yet be committed, so the state stays and only the replies become
+        errors.
         """
         event = self.new_event(now_ms)
         client_code = coordinator_code(code)
         for undo in reversed(result.undo):
             undo(event, client_code)
-        assert not event.result.records, "to undo an event must not need another append"
+        assert not event.result.records, "undoing an event must not need another append"
         return [*self.error_replies(result.replies, code), *event.result.replies]
 
     @classmethod
@@ -100,7 +103,7 @@ class CoordinatorShard(ABC):
     @staticmethod
     @abstractmethod
     def error_reply(response: Any, code: ErrorCode) -> Any:
-        """What a client gets in place of `response` when the records before it are not stored."""
+        """The error that a client gets instead of `response` if its records are not stored."""
 
     # -- time
 
@@ -143,7 +146,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         yield from self._loading.values()
 
     def partition_of(self, key: str) -> int:
-        """Partitions that somebody added to the topic do not count: keys would move to others."""
+        """Partitions that were added to the topic later do not count: keys would move to others."""
         return partition_for(key, self.partition_count)
 
     def shard_of(self, key: str) -> S:
@@ -183,7 +186,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
     # -- time
 
     def clock_set(self, step_ms: int) -> None:
-        """Somebody has set the clock, forward or back: deadlines move with it."""
+        """The clock was set, forward or back: deadlines move with it."""
         for shard in self.all_shards():
             shard.clock_set(step_ms)
 
@@ -192,7 +195,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         return min((due_ms for due_ms in deadlines if due_ms is not None), default=None)
 
     def expire(self, now_ms: int) -> list[CoordinatorResult]:
-        """Whatever is due by now; each result is of another partition."""
+        """Handle all timers that are due; each result belongs to a different partition."""
         return [shard.expire(now_ms) for shard in self.shards.values() if _is_due(shard, now_ms)]
 
 

@@ -23,9 +23,8 @@ class CoordinatorTimer:
 
     def __init__(self) -> None:
         self._due_ms: dict[TimerKey, int] = {}
-        self._queued_ms: dict[
-            TimerKey, int
-        ] = {}  # the earliest entry that the heap holds for a key
+        # The earliest entry that the heap holds for each key.
+        self._queued_ms: dict[TimerKey, int] = {}
         self._heap: list[tuple[int, TimerKey]] = []
 
     def __len__(self) -> int:
@@ -35,7 +34,7 @@ class CoordinatorTimer:
         return key in self._due_ms
 
     def schedule(self, key: TimerKey, due_ms: int) -> None:
-        """The only deadline of this key, in place of the one before."""
+        """Set the deadline of this key; it replaces the previous one."""
         self._due_ms[key] = due_ms
         queued_ms = self._queued_ms.get(key)
         if queued_ms is None or due_ms < queued_ms:
@@ -57,7 +56,7 @@ class CoordinatorTimer:
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> TimerKey | None:
-        """The next key that is due; it has no deadline from then on."""
+        """Remove and return the next key that is due."""
         while self._heap and self._heap[0][0] <= now_ms:
             queued_ms, key = heappop(self._heap)
             if self._queued_ms.get(key) != queued_ms:

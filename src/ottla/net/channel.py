@@ -5,8 +5,8 @@ Every rule that decides whether this connection is read from is in this file:
 - a response that must wait holds the connection, so that replies keep the order of requests. Only
   Produce requests overlap: a producer sends up to five without waiting. A Produce that has not
   appended yet holds the connection as well (`hold`), so that batches are appended in order;
-- a follower's fetch waits until its next request arrives, at the latest: that request says how far
-  it has got, which may be what others wait for;
+- a follower's fetch waits until its next request arrives, at the latest. That request shows the
+  follower's progress, for which other requests may wait;
 - more than OUTBOX_BYTES_MAX of unsent replies hold it until the client has read them;
 - a client over its quota is not read from until its throttle time is over (KIP-219);
 - after TURN_REQUESTS_MAX requests the other connections get their turn;
@@ -151,9 +151,8 @@ class Channel:
         self.closed = False
         self._session = self._app.connected(listener, peer[0], peer[1], self.mute, self.hold)
         self._authenticator: Authenticator | None = self._find_authenticator()
-        self._expiring: Authenticator | None = (
-            None  # one whose authentication ends at some time (KIP-368)
-        )
+        # Set if the client has to authenticate again after some time (KIP-368).
+        self._expiring: Authenticator | None = None
         if self._authenticator is not None:
             self._wire.restrict(self._authenticator.served, self._authenticator.frame_bytes_max)
         self._loop.add_reader(sock.fileno(), self._readable)
@@ -275,7 +274,7 @@ class Channel:
             self._read_on()
 
     def _read_on(self) -> None:
-        """Look in the next turn for bytes that OpenSSL has buffered: the kernel does not know of
+        """Look in the next turn for bytes that OpenSSL has buffered. The kernel does not know about
         them, so the loop would not call us."""
         stream = self._stream
         if stream is None or self.closed or not self._reading or self._reading_on:

@@ -149,9 +149,9 @@ class GssLibrary:
         self._functions[name](byref(c_uint32()), byref(handle), *more)
 
     def shown(self, name: GssHandle) -> str:
-        said = _Buffer()
-        self.call("display_name", name.value, byref(said), None)
-        return self.taken(said).decode(errors="surrogateescape")
+        display_name = _Buffer()
+        self.call("display_name", name.value, byref(display_name), None)
+        return self.taken(display_name).decode(errors="surrogateescape")
 
     def _name(self, text: str, kind: _Oid) -> GssHandle:
         data, found = lent(text.encode(errors="surrogateescape")), GssHandle(self, "release_name")
@@ -177,22 +177,22 @@ class GssLibrary:
 
     def _words(self, major: int, minor: int) -> str:
         """The message for operators. It may quote the peer, so control characters are replaced."""
-        said = self._sentences(minor, MECHANISM_CODE) or self._sentences(major, GSS_CODE)
-        text = ": ".join(said)
+        messages = self._sentences(minor, MECHANISM_CODE) or self._sentences(major, GSS_CODE)
+        text = ": ".join(messages)
         return "".join(letter if letter.isprintable() else "?" for letter in text)
 
     def _sentences(self, status: int, kind: int) -> list[str]:
-        more, said = c_uint32(), []
+        more, messages = c_uint32(), []
         for _ in range(SENTENCES_MAX if status else 0):
             buffer = _Buffer()
             try:
                 arguments = (status, kind, byref(KRB5), byref(more), byref(buffer))
                 self._functions["display_status"](byref(c_uint32()), *arguments)
             finally:
-                said.append(self.taken(buffer).decode(errors="replace"))
+                messages.append(self.taken(buffer).decode(errors="replace"))
             if not more.value:
                 break
-        return said
+        return messages
 
 
 class GssHandle:
@@ -247,24 +247,26 @@ class LibraryContext:
             else:
                 major = self._initiate(self._target, token, answer, flags, seconds)
         finally:
-            said = self._library.taken(answer)
+            output_token = self._library.taken(answer)
         self.complete = not major & CONTINUE_NEEDED
         if self.complete:
             self._check(flags.value)
             self.lifetime_s = None if seconds.value == INDEFINITE else seconds.value
-        return said
+        return output_token
 
     def wrap(self, data: bytes) -> bytes:
-        said = _Buffer()
-        self._library.call("wrap", self._context.value, 0, 0, byref(lent(data)), None, byref(said))
-        return self._library.taken(said)
+        wrapped = _Buffer()
+        self._library.call(
+            "wrap", self._context.value, 0, 0, byref(lent(data)), None, byref(wrapped)
+        )
+        return self._library.taken(wrapped)
 
     def unwrap(self, data: bytes) -> bytes:
-        said = _Buffer()
+        wrapped = _Buffer()
         self._library.call(
-            "unwrap", self._context.value, byref(lent(data)), byref(said), None, None
+            "unwrap", self._context.value, byref(lent(data)), byref(wrapped), None, None
         )
-        return self._library.taken(said)
+        return self._library.taken(wrapped)
 
     def _accept(self, token: bytes, answer: _Buffer, flags: c_uint32, seconds: c_uint32) -> int:
         peer = GssHandle(self._library, "release_name")

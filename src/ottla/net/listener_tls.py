@@ -40,10 +40,10 @@ class ListenerTls:
 
     def check(self, settings: TlsSettings) -> TlsIdentity:
         """The identity by these settings; ConfigError if it can't replace the present one."""
-        found = TlsIdentity(settings)
-        self._check_stores(found)
-        self._check_names(found)
-        server, client = found.server_context(), found.client_context(check_hostname=False)
+        identity = TlsIdentity(settings)
+        self._check_stores(identity)
+        self._check_names(identity)
+        server, client = identity.server_context(), identity.client_context(check_hostname=False)
         if self._inter_broker:
             old = self._identity
             try:
@@ -52,7 +52,7 @@ class ListenerTls:
             except ssl.SSLError as error:
                 reason = f"the old and the new certificate do not trust each other: {error}"
                 raise _refused(settings, "keystore", reason) from None
-        return found
+        return identity
 
     def reconfigure(self, settings: TlsSettings) -> None:
         """Use these settings for new connections, also if only the files have changed."""
@@ -82,16 +82,16 @@ class ListenerTls:
         server, client = identity.server_context(), identity.client_context()
         self._identity, self.context, self.client_context = identity, server, client
 
-    def _check_stores(self, found: TlsIdentity) -> None:
+    def _check_stores(self, identity: TlsIdentity) -> None:
         old = self._identity
         for kind, before, after in (
-            ("keystore", old.key_pair, found.key_pair),
-            ("truststore", old.trusted, found.trusted),
+            ("keystore", old.key_pair, identity.key_pair),
+            ("truststore", old.trusted, identity.trusted),
         ):
             if (before is None) != (after is None):
                 verb = "added to" if before is None else "removed from"
                 reason = f"a {kind} can't be {verb} a listener while the broker runs"
-                raise _refused(found.settings, kind, reason)
+                raise _refused(identity.settings, kind, reason)
 
     def _check_names(self, found: TlsIdentity) -> None:
         old, new = self._identity.certificate, found.certificate

@@ -24,8 +24,8 @@ def sasl_dialogue(login: SaslLogin, proof: Proof | None, address: str) -> SaslDi
     assert isinstance(hands, SaslHandshakeResponse)
     if hands.error_code:
         offered = ", ".join(hands.mechanisms) or "no mechanism at all"
-        said = f"{address} does not offer SASL {login.mechanism}, but {offered}"
-        raise KafkaError(ErrorCode(hands.error_code), said)
+        message = f"{address} does not offer SASL {login.mechanism}, but {offered}"
+        raise KafkaError(ErrorCode(hands.error_code), message)
     exchange = login.exchange(proof)
     token = next(exchange)
     while True:

@@ -38,18 +38,16 @@ ZSTD_LEVEL = 3
 # default max.message.bytes: real text compresses 100 to 1, zip bombs 1000 to 1 and more.
 DECOMPRESSED_SIZE_MAX = 128 * 1024 * 1024
 
-_OUTPUT_SIZE_MIN = (
-    16 * 1024
-)  # the first guess at an output is never smaller: most batches fit at once
+# The first guess at an output is never smaller, so that most batches fit at once.
+_OUTPUT_SIZE_MIN = 16 * 1024
 _OUTPUT_GROWTH = 8
 
 # cramjam reports a full output buffer only by its error message; a test pins the text.
 _OUTPUT_FULL = "failed to write whole buffer"
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(
-    ">ii", 1, 1
-)  # version, oldest version that can read it
+# The version, and the oldest version that can read it.
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_SIZE = 32 * 1024  # uncompressed bytes per block, as in the Java library
 _LENGTH = struct.Struct(">i")
 

@@ -47,14 +47,14 @@ def authorizer_of(
 ) -> AuthorizerSettings | None:
     """None: every caller may do everything. KafkaError(INVALID_CONFIG) for settings that ask for
     more than there is."""
-    given = [
+    required = [
         (name, properties.get(name, "").strip(), known)
         for name, known in ((CLASS, KAFKA), (CONFLUENT_CLASS, (CONFLUENT,)))
     ]
-    for name, value, known in given:
+    for name, value, known in required:
         if value and value not in known:
             raise wrong(f"{name}: the authorizer is built in: {known[0]}")
-    if not any(value for _, value, _ in given):
+    if not any(value for _, value, _ in required):
         for name in EXTENSIONS:
             if properties.get(name, "").strip():
                 raise wrong(f"{name} is a Java class; {CLASS}={KAFKA[0]} is built in")

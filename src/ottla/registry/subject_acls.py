@@ -87,8 +87,8 @@ def decide_addition(state: SubjectAcls, acl: Acl) -> RegistryChange[None]:
     return RegistryChange(None, [] if acl in state.index.acls else [acl_record(acl)])
 
 
-def decide_deletion(state: SubjectAcls, wanted: AclFilter) -> RegistryChange[list[Acl]]:
+def decide_deletion(state: SubjectAcls, acl_filter: AclFilter) -> RegistryChange[list[Acl]]:
     """Delete all ACLs that match; returns what was deleted."""
-    gone = state.index.found(wanted)
+    gone = state.index.filtered(acl_filter)
     keys = dict.fromkeys(key for acl in gone for key in state.keys_of(acl))
     return RegistryChange(gone, [(key, None) for key in keys])

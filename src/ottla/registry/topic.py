@@ -206,9 +206,9 @@ class SchemaTopic:
         answer = connections.connection(connections.controller_id).call(
             CreateTopicsRequest(topics=[creation]), ApiKey.CREATE_TOPICS, CreateTopicsResponse
         )
-        (made,) = answer.topics
-        if made.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            check(made.error_code, made.error_message, ApiKey.CREATE_TOPICS, self.name)
+        (created,) = answer.topics
+        if created.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            check(created.error_code, created.error_message, ApiKey.CREATE_TOPICS, self.name)
 
     def _described(self) -> MetadataResponseTopic:
         request = MetadataRequest(

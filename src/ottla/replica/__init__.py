@@ -12,5 +12,5 @@ records are committed, because every in-sync replica has them.
 
 The rules do no I/O and get the time as an argument; only `replica_fetchers.py` and `isr_writes.py`
 run on the event loop. The room knows logs (`storage`) and the cluster's image (`cluster`). It does
-not know requests, clients or coordinators: whoever waits for a partition registers a callback.
+not know requests, clients or coordinators: requests that wait for a partition register a callback.
 """

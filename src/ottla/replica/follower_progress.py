@@ -1,10 +1,12 @@
-"""What a leader knows of its followers, and what it decides from that. No I/O; time is an argument.
+"""What a leader knows about its followers, and what it decides from that. No I/O; time is an
+argument.
 
 All rules of the in-sync set (ISR) and of the high watermark are here:
 
-- A follower that fetches from an offset has written everything before it. It is caught up as of now
-  if that is the leader's end, and as of its previous fetch if it has what was there then. At the
-  leader's end it stays caught up until the leader appends more.
+- A follower that fetches from an offset has written everything before it. If that offset is the
+  leader's end, it is caught up as of now. If it is where the leader's log ended at the previous
+  fetch, the follower was caught up as of that fetch. At the leader's end it stays caught up until
+  the leader appends more.
 - The high watermark is the least end offset over the maximal ISR: the committed ISR, together with
   a follower whose addition is being written. Because that addition may already be committed, the
   high watermark must not pass what the larger set holds. A removal counts when the store has
@@ -15,7 +17,8 @@ All rules of the in-sync set (ISR) and of the high watermark are here:
   when it fetches in the broker epoch that the cluster knows (KIP-903), and when it is not shutting
   down (KIP-841).
 - A follower that has not been caught up for replica.lag.time.max.ms leaves the ISR.
-- Only one change of the ISR is under way at a time.
+- Only one change of the ISR is under way at a time. Two at once could be committed in either order,
+  and the maximal ISR would have to cover every combination.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ class FollowerState:
         self.leader_end = UNKNOWN  # where the leader's log ended when it last fetched
 
     def __repr__(self) -> str:
-        return f"Follower({self.broker_id}, end {self.end_offset})"
+        return f"FollowerState({self.broker_id}, end {self.end_offset})"
 
     def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
         if offset >= leader_end:
@@ -132,7 +135,7 @@ class FollowerProgress:
         self._sort()
 
     def renew(self, epoch_start: int, now_ms: int) -> None:
-        """This broker still leads, in a later epoch. What it knows of followers remains true."""
+        """This broker still leads, in a later epoch. What it knows about followers remains true."""
         self.epoch_start = epoch_start
         for follower in self._in_sync:
             follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
@@ -140,6 +143,7 @@ class FollowerProgress:
     def begin(self, isr: Sequence[int]) -> None:
         """This ISR is being written: until the outcome is known, the larger set counts."""
         assert self.pending is None
+        assert self._node_id in isr  # a leader is always in sync with itself
         self.pending = tuple(isr)
         self._sort()
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ottla.cluster import layout
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.cluster.leader_election import alter_isr
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.metadata_writer import MetadataWriter
@@ -32,21 +32,21 @@ log = logging.getLogger("ottla.replica")
 class IsrWrite(NamedTuple):
     """A new ISR for a partition, decided by its leader on the basis of `state`.
 
-    `lives` are the brokers that join, each with the broker epoch in which it caught up. A broker
+    `broker_epochs` has the brokers that join, and the epoch in which each caught up. A broker
     that has restarted since may have lost what it had, so its new epoch must not join (KIP-903).
     """
 
     partition: Partition
-    state: State
+    state: PartitionRegistration
     isr: tuple[int, ...]
-    lives: dict[int, int]
+    broker_epochs: dict[int, int]
 
     @property
     def key(self) -> str:
         return layout.state_key(self.partition.topic, self.partition.index)
 
     @property
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """True if the partition's state has not changed since."""
         partition = self.partition
         return (
@@ -70,17 +70,17 @@ class IsrWrites:
         self.expanded = 0  # and how often it has gained some
 
     def submit(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        """Write this ISR; until that is known to be done, the larger set counts."""
+        """Write this ISR. Until the store has answered, the larger set counts."""
         followers = partition.followers
         if followers is None or followers.pending is not None or self._stopped:
             return
         followers.begin(isr)
-        lives = {
+        broker_epochs = {
             follower.broker_id: follower.broker_epoch
             for follower in followers
             if follower.broker_id in isr and follower.broker_id not in partition.isr
         }
-        self._queue.append(IsrWrite(partition, partition.state, isr, lives))
+        self._queue.append(IsrWrite(partition, partition.state, isr, broker_epochs))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="write-isr")
 
@@ -95,9 +95,9 @@ class IsrWrites:
             while self._queue:
                 count = min(len(self._queue), WRITES_PER_COMMIT_MAX)
                 writes = [self._queue.popleft() for _ in range(count)]
-                await self._write([write for write in writes if write.stands])
+                await self._write([write for write in writes if write.is_current])
         except Exception:
-            log.exception("Writing ISR changes failed")
+            log.exception("Failed to write ISR changes")
         finally:
             self._task = None
 
@@ -113,7 +113,7 @@ class IsrWrites:
                 await self._resolve_conflict(writes[0])
                 return
             for write in writes:  # one of them conflicts, the others need not
-                if write.stands:
+                if write.is_current:
                     await self._write([write])
             return
         except KafkaError as error:
@@ -126,10 +126,11 @@ class IsrWrites:
 
     def _key_writes(self, write: IsrWrite) -> list[Write]:
         topic = write.partition.topic
-        return alter_isr(self._metadata.image, topic, write.state, write.isr, write.lives)
+        return alter_isr(self._metadata.image, topic, write.state, write.isr, write.broker_epochs)
 
     async def _resolve_conflict(self, write: IsrWrite) -> None:
-        """The state has changed: by another broker, or by a write of ours without an answer."""
+        """Find out why a write failed: another broker changed the state, an earlier write of ours
+        succeeded without an answer, or a broker that was to join has restarted."""
         try:
             entry = await self._store.get(write.key)
         except MetaStoreError:
@@ -138,8 +139,9 @@ class IsrWrites:
             return
         self._metadata.apply([KeyChange(write.key, entry)])
         followers = write.partition.followers
-        # Still the same state here: the change was another one's, and arrives with an image.
-        if write.stands and followers is not None:
+        # The state that this write replaces is still the current one. So the check of a joining
+        # broker's epoch has failed: that broker has restarted and must not join (KIP-903).
+        if write.is_current and followers is not None:
             followers.give_up()
 
     def _log_change(self, write: IsrWrite) -> None:

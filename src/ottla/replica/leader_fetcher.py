@@ -83,11 +83,11 @@ class RequestedPosition(NamedTuple):
 class PartitionFetchState:
     """One partition that this broker follows."""
 
-    __slots__ = ("asked", "backoff_ms", "named_in", "partition", "resume_ms")
+    __slots__ = ("backoff_ms", "named_in", "partition", "requested", "resume_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.asked: RequestedPosition | None = None  # None: it is not in the fetch session
+        self.requested: RequestedPosition | None = None  # None: it is not in the fetch session
         self.named_in = 0  # the number of the request that named it
         self.backoff_ms = 0
         self.resume_ms = 0
@@ -101,12 +101,12 @@ class PartitionFetchState:
 
     def is_current(self) -> bool:
         """True if our log and the leader epoch are still what the request said."""
-        asked, partition = self.asked, self.partition
+        requested, partition = self.requested, self.partition
         return (
-            asked is not None
+            requested is not None
             and not partition.leads
-            and asked.leader_epoch == partition.leader_epoch
-            and asked.offset == partition.log.end_offset
+            and requested.leader_epoch == partition.leader_epoch
+            and requested.offset == partition.log.end_offset
         )
 
     def fail(self, now_ms: int, backoff_ms_max: int) -> None:
@@ -133,7 +133,7 @@ class LeaderFetcher:
         # Those whose position may differ from what the session has.
         self._changed: dict[Key, PartitionFetchState] = {}
         self._forgotten: dict[Key, None] = {}  # to be removed from the session
-        self._resting: dict[Key, PartitionFetchState] = {}  # those that pause after a failure
+        self._delayed: dict[Key, PartitionFetchState] = {}  # those that pause after a failure
         self.requests = 0  # how many were made
         self._session_id = 0
         self._epoch = 0
@@ -153,41 +153,41 @@ class LeaderFetcher:
     def follow(self, partition: Partition) -> None:
         """Begin to follow a partition, or go on in another epoch, without a pause."""
         key = (partition.topic_id, partition.index)
-        followed = self._followed.get(key)
-        if followed is None or followed.partition is not partition:
+        fetch_state = self._followed.get(key)
+        if fetch_state is None or fetch_state.partition is not partition:
             self.drop(partition)
-            followed = self._followed[key] = PartitionFetchState(partition)
-        followed.backoff_ms = followed.resume_ms = 0
-        self._resting.pop(key, None)
-        self._changed[key] = followed
+            fetch_state = self._followed[key] = PartitionFetchState(partition)
+        fetch_state.backoff_ms = fetch_state.resume_ms = 0
+        self._delayed.pop(key, None)
+        self._changed[key] = fetch_state
 
     def drop(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
-        followed = self._followed.pop(key, None)
+        fetch_state = self._followed.pop(key, None)
         self._changed.pop(key, None)
-        self._resting.pop(key, None)
-        if followed is not None and followed.asked is not None:
+        self._delayed.pop(key, None)
+        if fetch_state is not None and fetch_state.requested is not None:
             self._forgotten[key] = None
 
     def reset(self) -> None:
         """A new connection or session: the leader knows none of our partitions."""
         self._session_id = self._epoch = 0
         self._forgotten.clear()
-        for key, followed in self._followed.items():
-            followed.asked = None
-            if key not in self._resting:
-                self._changed[key] = followed
+        for key, fetch_state in self._followed.items():
+            fetch_state.requested = None
+            if key not in self._delayed:
+                self._changed[key] = fetch_state
 
     # Requests
 
     def next_request(self, broker_epoch: int, now_ms: int) -> FetchRequest | None:
         """None while there is nothing to fetch."""
         self.requests += 1
-        self._wake(now_ms)
+        self._end_delays(now_ms)
         topics = self._changed_topics()  # first: it keeps what is followed again in the session
         forgotten = _by_topic(self._forgotten)
         self._forgotten.clear()
-        if len(self._resting) == len(self._followed):
+        if len(self._delayed) == len(self._followed):
             self.reset()
             return None
         limits = self.limits
@@ -207,44 +207,44 @@ class LeaderFetcher:
             ],
         )
 
-    def rest_ms(self, now_ms: int) -> int | None:
+    def delay_ms(self, now_ms: int) -> int | None:
         """How long until the first paused partition is to be fetched again."""
-        resume_ms = min((paused.resume_ms for paused in self._resting.values()), default=None)
-        return None if resume_ms is None else min(resume_ms - now_ms, self._rest_ms_max)
+        resume_ms = min((paused.resume_ms for paused in self._delayed.values()), default=None)
+        return None if resume_ms is None else min(resume_ms - now_ms, self._delay_ms_max)
 
     @property
-    def _rest_ms_max(self) -> int:
+    def _delay_ms_max(self) -> int:
         return max(self.limits.backoff_ms_max, BACKOFF_MS_MIN, THROTTLED_MS)
 
-    def _wake(self, now_ms: int) -> None:
-        for key, paused in list(self._resting.items()):
+    def _end_delays(self, now_ms: int) -> None:
+        for key, paused in list(self._delayed.items()):
             # A longer pause than the longest means that the clock was set back.
-            if 0 < paused.resume_ms - now_ms <= self._rest_ms_max:
+            if 0 < paused.resume_ms - now_ms <= self._delay_ms_max:
                 continue
             if not paused.backoff_ms and self._throttle(paused.partition, 0, now_ms):
                 paused.resume_ms = now_ms + THROTTLED_MS
             else:
-                self._changed[key] = self._resting.pop(key)
+                self._changed[key] = self._delayed.pop(key)
 
     def _changed_topics(self) -> list[FetchTopic]:
-        found: dict[bytes, FetchTopic] = {}
+        topics: dict[bytes, FetchTopic] = {}
         count = 0
-        for key, followed in list(self._changed.items()):
+        for key, fetch_state in list(self._changed.items()):
             # A leader refuses larger requests. The next one in the session names the rest.
             if count == self.limits.partitions_max and not self._denied:
                 break
             topic_id, index = key
             del self._changed[key]
-            position = followed.position()
-            if position == followed.asked:
+            position = fetch_state.position()
+            if position == fetch_state.requested:
                 continue
             count += 1
-            followed.asked = position
-            followed.named_in = self.requests
+            fetch_state.requested = position
+            fetch_state.named_in = self.requests
             self._forgotten.pop((topic_id, index), None)
-            topic = found.get(topic_id)
+            topic = topics.get(topic_id)
             if topic is None:
-                topic = found[topic_id] = FetchTopic(topic_id=topic_id)
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
             topic.partitions.append(
                 FetchPartition(
                     partition=index,
@@ -255,7 +255,7 @@ class LeaderFetcher:
                     partition_max_bytes=self.limits.partition_bytes_max,
                 )
             )
-        return list(found.values())
+        return list(topics.values())
 
     def _next_epoch(self) -> int:
         epoch = self._epoch
@@ -265,7 +265,7 @@ class LeaderFetcher:
 
     # Responses
 
-    def take(
+    def process_response(
         self, response: FetchResponse, now_ms: int, request: int | None = None
     ) -> list[Partition]:
         """Apply the response to the request of this number (or the last one).
@@ -285,55 +285,59 @@ class LeaderFetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                followed = self._followed.get(key)
-                if followed is None or followed.named_in > request or not followed.is_current():
+                fetch_state = self._followed.get(key)
+                if (
+                    fetch_state is None
+                    or fetch_state.named_in > request
+                    or not fetch_state.is_current()
+                ):
                     continue
-                if self._take_one(key, followed, data, now_ms):
-                    out_of_range.append(followed.partition)
+                if self._process_partition_data(key, fetch_state, data, now_ms):
+                    out_of_range.append(fetch_state.partition)
         if not self._session_id:  # the leader's cache is full: name all partitions each time
             self.reset()
         return out_of_range
 
-    def _take_one(
-        self, key: Key, followed: PartitionFetchState, data: PartitionData, now_ms: int
+    def _process_partition_data(
+        self, key: Key, fetch_state: PartitionFetchState, data: PartitionData, now_ms: int
     ) -> bool:
         """True if our offset is out of the leader's range."""
         code = data.error_code
         if code:
             if code != ErrorCode.OFFSET_OUT_OF_RANGE:
-                level = logging.INFO if followed.backoff_ms else logging.DEBUG
-                name = followed.partition.name
+                level = logging.INFO if fetch_state.backoff_ms else logging.DEBUG
+                name = fetch_state.partition.name
                 # INFO only if it goes on: after an election the first answer is often an error.
                 log.log(level, "%s: leader answered %s", name, ErrorCode(code).name)
-            self._rest(key, followed, now_ms)
+            self._back_off(key, fetch_state, now_ms)
             return code == ErrorCode.OFFSET_OUT_OF_RANGE
         try:
-            _apply(followed.partition, data, now_ms)
+            _apply(fetch_state.partition, data, now_ms)
         except KafkaError as error:
-            log.error("%s: append from leader failed: %s", followed.partition.name, error)
-            if followed.partition.log.dir.offline:
-                self.drop(followed.partition)
+            log.error("%s: append from leader failed: %s", fetch_state.partition.name, error)
+            if fetch_state.partition.log.dir.offline:
+                self.drop(fetch_state.partition)
             else:
-                self._rest(key, followed, now_ms)
+                self._back_off(key, fetch_state, now_ms)
             return False
         self.bytes_taken += len(data.records) if data.records else 0
-        followed.backoff_ms = 0
-        if self._throttle(followed.partition, len(data.records or b""), now_ms):
-            self._put_to_rest(key, followed, now_ms + THROTTLED_MS)
+        fetch_state.backoff_ms = 0
+        if self._throttle(fetch_state.partition, len(data.records or b""), now_ms):
+            self._delay_until(key, fetch_state, now_ms + THROTTLED_MS)
         else:
-            self._changed[key] = followed
+            self._changed[key] = fetch_state
         return False
 
-    def _rest(self, key: Key, followed: PartitionFetchState, now_ms: int) -> None:
-        followed.fail(now_ms, self.limits.backoff_ms_max)
-        self._put_to_rest(key, followed, followed.resume_ms)
+    def _back_off(self, key: Key, fetch_state: PartitionFetchState, now_ms: int) -> None:
+        fetch_state.fail(now_ms, self.limits.backoff_ms_max)
+        self._delay_until(key, fetch_state, fetch_state.resume_ms)
 
-    def _put_to_rest(self, key: Key, followed: PartitionFetchState, resume_ms: int) -> None:
-        followed.resume_ms = resume_ms
+    def _delay_until(self, key: Key, fetch_state: PartitionFetchState, resume_ms: int) -> None:
+        fetch_state.resume_ms = resume_ms
         self._changed.pop(key, None)
-        self._resting[key] = followed
-        if followed.asked is not None:
-            followed.asked = None
+        self._delayed[key] = fetch_state
+        if fetch_state.requested is not None:
+            fetch_state.requested = None
             self._forgotten[key] = None
 
 
@@ -394,7 +398,7 @@ def restart_within(partition: Partition, leader_start: int, leader_end: int, now
 
 
 def _by_topic(keys: Iterable[Key]) -> dict[bytes, list[int]]:
-    found: dict[bytes, list[int]] = {}
+    indexes: dict[bytes, list[int]] = {}
     for topic_id, index in keys:
-        found.setdefault(topic_id, []).append(index)
-    return found
+        indexes.setdefault(topic_id, []).append(index)
+    return indexes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import PartitionRegistration
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import AppendOrigin
 from ottla.records.control import Marker, build_marker
@@ -128,9 +128,9 @@ class Partition:
     # Leader and follower
 
     @property
-    def state(self) -> State:
+    def state(self) -> PartitionRegistration:
         """The state in the metadata store, as far as this broker knows it."""
-        return State(
+        return PartitionRegistration(
             index=self.index,
             replicas=self.replicas,
             leader=self.leader,
@@ -140,12 +140,18 @@ class Partition:
         )
 
     def apply(
-        self, state: State, now_ms: int, *, live: Mapping[int, int], lag_max_ms: int, may_lead: bool
+        self,
+        state: PartitionRegistration,
+        now_ms: int,
+        *,
+        live: Mapping[int, int],
+        lag_max_ms: int,
+        may_lead: bool,
     ) -> None:
         """Take over a state from the metadata store. A state that is older than ours is ignored.
 
-        `may_lead` is False while this broker is not registered: others may lead by then, so it
-        leads nothing, whatever the state says.
+        `may_lead` is False while this broker is not registered. Another broker may lead by then, so
+        this one leads nothing, whatever the state says.
         """
         if (state.leader_epoch, state.version) < (self.leader_epoch, self.version):
             return
@@ -157,29 +163,33 @@ class Partition:
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         self.replicas, self.isr, self.version = state.replicas, state.isr, state.version
         if state.leader != self.node_id or not may_lead:
-            self._follow(changed)
+            self._become_follower(changed)
         elif not self.leads or changed or was_first:
-            self._lead(now_ms, live, lag_max_ms)
+            self._become_leader(now_ms, live, lag_max_ms)
         else:
-            self._changed(now_ms, live, lag_max_ms, settled=settled)
+            self._update_replicas(now_ms, live, lag_max_ms, settled=settled)
 
-    def _lead(self, now_ms: int, live: Mapping[int, int], lag_max_ms: int) -> None:
+    def _become_leader(self, now_ms: int, live: Mapping[int, int], lag_max_ms: int) -> None:
         end = self.log.end_offset
+        # Noted before the first record of the epoch. After two elections in a row a follower may
+        # have records of an epoch that this log lacks. It learns where to truncate only if this log
+        # knows a later epoch than any that the follower can ask for (KIP-101).
         self.log.begin_epoch(self.leader_epoch)
         if not self.leads:
-            self.followers = None
+            self.followers = None  # the progress of an earlier time as leader is worth nothing
         elif self.followers is not None:
             self.followers.renew(end, now_ms)
         self.leads = True
-        self._changed(now_ms, live, lag_max_ms, settled=True)
+        self._update_replicas(now_ms, live, lag_max_ms, settled=True)
         self.wake_all()
 
-    def _changed(
+    def _update_replicas(
         self, now_ms: int, live: Mapping[int, int], lag_max_ms: int, *, settled: bool
     ) -> None:
         """The replicas or the ISR have changed.
 
-        `settled`: the state in the store is a newer one, which decides the ISR write under way.
+        `settled`: the state in the store is newer than ours. So the ISR write under way has either
+        succeeded or lost against it, and is no longer pending.
         """
         if self.replicas == (self.node_id,):
             self.followers = None
@@ -200,17 +210,19 @@ class Partition:
             self.commits.too_few()
         self.advance(now_ms)
 
-    def _follow(self, changed: bool) -> None:
+    def _become_follower(self, changed: bool) -> None:
         if not self.leads and not changed:
             return
         self.leads = False
         self.followers = None
+        # The records may yet be committed, by the next leader, or be truncated: the producer has to
+        # ask there.
         self.commits.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.wake_all()
 
     def end(self) -> None:
-        """The partition was deleted here."""
-        self._follow(changed=True)
+        """The partition was deleted on this broker."""
+        self._become_follower(changed=True)
 
     def wake_all(self) -> None:
         """Wake every request that waits. `tail` comes first: a partition that is caught up
@@ -235,32 +247,33 @@ class Partition:
     # Committing
 
     def check_min_isr(self) -> None:
-        """acks=all: refuse a batch that could not be as safe as its producer asks for."""
+        """Refuse a batch with acks=all that would have fewer copies than min.insync.replicas."""
         if self.followers is not None and len(self.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.name} has {len(self.isr)} replica(s) in sync, {self.min_isr} are needed",
+                f"The size of the current ISR {list(self.isr)} is insufficient to satisfy the "
+                f"min.isr requirement of {self.min_isr} for partition {self.name}",
             )
 
     def on_committed(
-        self, offset: int, tell: CommitCallback, *, needs_min_isr: bool = False
+        self, offset: int, callback: CommitCallback, *, needs_min_isr: bool = False
     ) -> None:
-        """Call `tell` with NONE when everything before `offset` is committed, or with an error if
-        this broker stops leading before that. At once, if that is known already.
+        """Call `callback` with NONE when everything before `offset` is committed.
 
-        With `needs_min_isr` it is also an error if the ISR shrinks below min.insync.replicas.
+        It gets an error if this broker stops leading first or, with `needs_min_isr`, if the ISR
+        shrinks below min.insync.replicas. If the outcome is known already, it is called at once.
         """
         if not self.leads:
-            tell(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif needs_min_isr and self.followers is not None and len(self.isr) < self.min_isr:
-            tell(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            callback(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         elif self.high_watermark >= offset:
-            tell(ErrorCode.NONE)
+            callback(ErrorCode.NONE)
         else:
-            self.commits.add(CommitWaiter(offset, tell, needs_min_isr))
+            self.commits.add(CommitWaiter(offset, callback, needs_min_isr))
 
     def advance(self, now_ms: int) -> None:
-        """Move the high watermark as far as the followers allow, and wake whoever waits for it."""
+        """Move the high watermark as far as the followers allow, and wake waiting requests."""
         followers = self.followers
         if not self.leads:
             return
@@ -318,7 +331,8 @@ class Partition:
             )
         except KafkaError:
             if self.followers is None:
-                # The batch may be in the log although flushing it failed.
+                # The batch may be in the log although flushing it failed. With one replica all that
+                # is in the log is committed.
                 self.high_watermark = log.end_offset
             raise
         if self.followers is None:
@@ -346,6 +360,7 @@ class Partition:
         The high watermark never moves back: a new leader may know less at first than its
         predecessor did, but what was committed remains committed.
         """
+        assert not self.leads
         log = self.log
         if start_offset > log.start_offset:
             log.delete_records(min(start_offset, log.end_offset), now_ms)
@@ -358,7 +373,8 @@ class Partition:
         """Cut off our records from `offset` on: the leader has others there, or none."""
         assert not self.leads
         self.log.truncate_to(offset, now_ms)
-        # Only after an unclean election: otherwise the leader has all that was committed.
+        # The high watermark falls only after an unclean election: any other leader has all that was
+        # committed, so nothing below the high watermark is cut off.
         self.high_watermark = min(self.high_watermark, self.log.end_offset)
 
     def restart(self, offset: int, now_ms: int) -> None:
@@ -376,7 +392,12 @@ class Partition:
         transaction_version: int,
         now_ms: int,
     ) -> LogAppendInfo:
-        """Write the marker that ends a producer's transaction here, as its coordinator decided."""
+        """Write the marker that ends a producer's transaction in this partition.
+
+        From then on a later batch of that transaction would begin a new one, which nobody ends. So
+        with transaction version 2 the marker has to raise the producer's epoch (KIP-890): such a
+        batch is then fenced.
+        """
         producer = self.log.producer(producer_id)
         if producer is not None and transaction_version >= EPOCH_BUMP_FROM:
             producer.check_bumped(producer_epoch)
@@ -392,7 +413,7 @@ class Partition:
     def read(
         self, offset: int, *, size_max: int, isolation: int, whole_first_batch: bool
     ) -> LogReadResult:
-        """Batches from the one that holds `offset`, as far as the isolation level allows."""
+        """Batches from the one that holds `offset` on, as far as the isolation level allows."""
         log = self.log
         stable = self.last_stable_offset
         if isolation == LOG_END:
@@ -406,6 +427,8 @@ class Partition:
         )
         aborted = None
         if isolation == READ_COMMITTED:
+            # Below the last stable offset every transaction is decided. The consumer skips the
+            # records of the aborted ones by this list; it cannot tell them by the records.
             aborted = []
             if records is not None:
                 aborted = log.aborted(offset, log.end_of(records, offset, end))

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from ottla.cluster.image import MetadataImage, TopicImage
-from ottla.cluster.image import PartitionRegistration as State
+from ottla.cluster.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
 from ottla.storage.log import Log, LogConfig
@@ -51,7 +50,7 @@ class Partitions:
         *,
         lag_max_ms: Callable[[], int] = lambda: LAG_MAX_MS,
         on_role: OnRole = ignore_role,
-        on_brokers: Callable[[list[int]], None] = lambda born: None,
+        on_brokers: Callable[[list[int]], None] = lambda broker_ids: None,
     ) -> None:
         """`lag_max_ms` gives replica.lag.time.max.ms. `on_role` is called for each partition whose
         leader, epoch or role may have changed, and when it is gone; `on_brokers` with the ids of
@@ -70,26 +69,26 @@ class Partitions:
         self._starting = False
         self._now_ms = 0
         self._at_once = 0  # logs that may still be created or deleted in this turn
-        self._unmade: dict[tuple[str, int], None] = {}  # in the order of their creation
-        self._undeleted: dict[tuple[str, int], Partition] = {}
+        self._pending_creations: dict[tuple[str, int], None] = {}  # in the order of their creation
+        self._pending_deletions: dict[tuple[str, int], Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
-        for held in self._topics.values():
-            yield from held.values()
+        for partitions in self._topics.values():
+            yield from partitions.values()
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """By topic and index, as they are checkpointed."""
-        return {(held.topic, held.index): held.high_watermark for held in self}
+        return {(partition.topic, partition.index): partition.high_watermark for partition in self}
 
     def of_topic(self, topic: str) -> Mapping[int, Partition]:
         return self._topics.get(topic, NOTHING)
 
     def find(self, topic: str, index: int) -> Partition:
         """The partition; KafkaError with the code for the client if it is not here."""
-        held = self._topics.get(topic)
-        partition = held.get(index) if held is not None else None
+        partitions = self._topics.get(topic)
+        partition = partitions.get(index) if partitions is not None else None
         if partition is None:
-            partition = self.made(topic, index)
+            partition = self.create_pending(topic, index)
         if partition is None:
             raise self.missing(topic, index)
         if partition.log.dir.offline:
@@ -127,12 +126,12 @@ class Partitions:
         """Take over the logs that were found; set aside those that belong to no topic."""
         self._starting = True
         known = {topic.id for topic in image.topics.values()}
-        for stray in [found for found in self._store.logs() if found.topic_id not in known]:
+        for stray in [kept for kept in self._store.logs() if kept.topic_id not in known]:
             try:
                 self._store.set_aside(stray.topic, stray.partition)
             except KafkaError as error:
                 name = f"{stray.topic}-{stray.partition}"
-                log.error("Setting stray log %s aside failed: %s", name, error)
+                log.error("Failed to rename stray log %s: %s", name, error)
         self.apply(image, now_ms)
         self._starting = False
 
@@ -161,16 +160,16 @@ class Partitions:
     @property
     def behind(self) -> bool:
         """True while there are logs to be created or deleted."""
-        return bool(self._unmade or self._undeleted)
+        return bool(self._pending_creations or self._pending_deletions)
 
     def catch_up(self, now_ms: int, count: int = LOGS_AT_ONCE_MAX) -> None:
         """Create or delete the next logs."""
         self._now_ms = now_ms
         for _ in range(count):
-            if self._undeleted:
-                self._remove(*next(iter(self._undeleted)), now_ms)
-            elif self._unmade:
-                self.made(*next(iter(self._unmade)))
+            if self._pending_deletions:
+                self._remove(*next(iter(self._pending_deletions)), now_ms)
+            elif self._pending_creations:
+                self.create_pending(*next(iter(self._pending_creations)))
             else:
                 break
 
@@ -183,19 +182,19 @@ class Partitions:
     def fence(self, now_ms: int) -> None:
         """This broker's registration is lost: it leads nothing until `unfence`."""
         self._fenced = True
-        self._tell_all(now_ms)
+        self._apply_all(now_ms)
 
     def unfence(self, now_ms: int) -> None:
         """This broker is registered again, and leads what the image says."""
         self._fenced = False
-        self._tell_all(now_ms)
+        self._apply_all(now_ms)
 
-    def _tell_all(self, now_ms: int) -> None:
+    def _apply_all(self, now_ms: int) -> None:
         for topic in self._applied.values():
-            held = self._topics[topic.name]
+            partitions = self._topics[topic.name]
             for state in topic.partitions:
-                if state.index in held:
-                    self._tell(held[state.index], state, now_ms)
+                if state.index in partitions:
+                    self._apply_state(partitions[state.index], state, now_ms)
 
     def reconfigure(self) -> None:
         """The broker's defaults have changed: recompute the settings of every log."""
@@ -207,20 +206,20 @@ class Partitions:
     def _change(self, topic: TopicImage, now_ms: int) -> None:
         self._applied[topic.name] = topic
         settings = self._settings(topic.configs)
-        held = self._topics.setdefault(topic.name, {})
+        partitions = self._topics.setdefault(topic.name, {})
         for state in topic.partitions:
             if self._node_id not in state.replicas:
-                self._give_away(topic, state, now_ms)
+                self._remove_replica(topic, state, now_ms)
                 continue
-            partition = held.get(state.index)
+            partition = partitions.get(state.index)
             if partition is not None:
                 partition.log.reconfigure(settings)
-                self._tell(partition, state, now_ms)
+                self._apply_state(partition, state, now_ms)
                 continue
             if self._may_wait(topic, state.index):
-                self._unmade[topic.name, state.index] = None
+                self._pending_creations[topic.name, state.index] = None
                 continue
-            self._make(topic, state, settings, now_ms)
+            self._create(topic, state, settings, now_ms)
 
     def _may_wait(self, topic: TopicImage, index: int) -> bool:
         """True if the log has to be created and this turn has created enough. Internal topics do
@@ -228,68 +227,70 @@ class Partitions:
         if self._starting or topic.name.startswith("__"):
             return False
         key = (topic.name, index)
-        if self._store.get(*key) is not None and key not in self._undeleted:
+        if self._store.get(*key) is not None and key not in self._pending_deletions:
             return False
         self._at_once -= 1
         return self._at_once < 0
 
-    def made(self, topic: str, index: int) -> Partition | None:
+    def create_pending(self, topic: str, index: int) -> Partition | None:
         """Create the log of a partition that still waits for it; None if it does not wait."""
-        if (topic, index) not in self._unmade:
+        if (topic, index) not in self._pending_creations:
             return None
         applied = self._applied[topic]
         settings = self._settings(applied.configs)
-        return self._make(applied, applied.partitions[index], settings, self._now_ms)
+        return self._create(applied, applied.partitions[index], settings, self._now_ms)
 
-    def _make(
-        self, topic: TopicImage, state: State, settings: LogConfig, now_ms: int
+    def _create(
+        self, topic: TopicImage, state: PartitionRegistration, settings: LogConfig, now_ms: int
     ) -> Partition | None:
         """The partition with its log; None if its directory failed."""
-        self._unmade.pop((topic.name, state.index), None)
+        self._pending_creations.pop((topic.name, state.index), None)
         try:
-            found = self._log(topic, state.index, settings, now_ms)
+            partition_log = self._open_log(topic, state.index, settings, now_ms)
         except KafkaError as error:
             log.error("Partition %s-%d is offline: %s", topic.name, state.index, error)
             self._offline[topic.name, state.index] = error.message
             return None
         self._offline.pop((topic.name, state.index), None)
-        partition = self._take(topic, state, found)
+        partition = self._partition_of(topic, state, partition_log)
         self._topics[topic.name][state.index] = partition
-        self._tell(partition, state, now_ms)
+        self._apply_state(partition, state, now_ms)
         self._on_role(partition, False)
         return partition
 
-    def _give_away(self, topic: TopicImage, state: State, now_ms: int) -> None:
+    def _remove_replica(self, topic: TopicImage, state: PartitionRegistration, now_ms: int) -> None:
         """The partition was reassigned to other brokers. A log that was found at the start is set
         aside instead of deleted, because this broker has not seen the reassignment."""
         partition = self._topics[topic.name].pop(state.index, None)
-        self._unmade.pop((topic.name, state.index), None)
+        self._pending_creations.pop((topic.name, state.index), None)
         try:
             if partition is not None:
-                log.info("Replica of %s is deleted: it was reassigned", partition.name)
+                log.info("Deleting replica %s: it was reassigned to other brokers", partition.name)
                 self._store.delete(topic.name, state.index, now_ms=now_ms)
             elif self._starting and self._store.get(topic.name, state.index) is not None:
                 self._store.set_aside(topic.name, state.index)
         except KafkaError as error:
-            log.error("Deleting replica %s-%d failed: %s", topic.name, state.index, error)
+            log.error("Failed to delete replica %s-%d: %s", topic.name, state.index, error)
         if partition is not None:
             partition.end()
             self._on_role(partition, True)
 
-    def _take(self, topic: TopicImage, state: State, found: Log) -> Partition:
+    def _partition_of(
+        self, topic: TopicImage, state: PartitionRegistration, partition_log: Log
+    ) -> Partition:
         """A partition on a log that exists. The checkpoint knows its high watermark."""
-        known = self._store.high_watermark(topic.name, state.index)
+        high_watermark = self._store.high_watermark(topic.name, state.index)
         return Partition(
             topic.name,
             state.index,
             topic_id=topic.id,
             leader_epoch=state.leader_epoch,
-            log=found,
+            log=partition_log,
             node_id=self._node_id,
-            high_watermark=known,
+            high_watermark=high_watermark,
         )
 
-    def _tell(self, partition: Partition, state: State, now_ms: int) -> None:
+    def _apply_state(self, partition: Partition, state: PartitionRegistration, now_ms: int) -> None:
         before = (partition.leader, partition.leader_epoch, partition.leads)
         partition.apply(
             state,
@@ -301,13 +302,13 @@ class Partitions:
         if before != (partition.leader, partition.leader_epoch, partition.leads):
             self._on_role(partition, False)
 
-    def _log(self, topic: TopicImage, index: int, settings: LogConfig, now_ms: int) -> Log:
-        if (topic.name, index) in self._undeleted:  # of the topic that had this name before
+    def _open_log(self, topic: TopicImage, index: int, settings: LogConfig, now_ms: int) -> Log:
+        if (topic.name, index) in self._pending_deletions:  # of the topic that had this name before
             self._remove(topic.name, index, now_ms)
-        found = self._store.get(topic.name, index)
-        if found is not None:
-            found.reconfigure(settings)
-            return found
+        partition_log = self._store.get(topic.name, index)
+        if partition_log is not None:
+            partition_log.reconfigure(settings)
+            return partition_log
         # A log that should exist may be in a directory that failed: an empty one must not replace
         # it, or this broker would be in sync without its records.
         is_new = not self._starting and (topic.name, index) not in self._offline
@@ -317,22 +318,22 @@ class Partitions:
 
     def _delete(self, name: str, now_ms: int) -> None:
         del self._applied[name]
-        held = self._topics.pop(name)
+        partitions = self._topics.pop(name)
         for key in [key for key in self._offline if key[0] == name]:
             del self._offline[key]
-        for key in [key for key in self._unmade if key[0] == name]:
-            del self._unmade[key]
-        for index, partition in held.items():
-            self._undeleted[name, index] = partition
+        for key in [key for key in self._pending_creations if key[0] == name]:
+            del self._pending_creations[key]
+        for index, partition in partitions.items():
+            self._pending_deletions[name, index] = partition
             self._at_once -= 1
             if self._at_once >= 0:
                 self._remove(name, index, now_ms)
 
     def _remove(self, name: str, index: int, now_ms: int) -> None:
-        partition = self._undeleted.pop((name, index))
+        partition = self._pending_deletions.pop((name, index))
         try:
             self._store.delete(name, index, now_ms=now_ms)
         except KafkaError as error:
-            log.error("Deleting log %s-%d failed: %s", name, index, error)
+            log.error("Failed to delete log %s-%d: %s", name, index, error)
         partition.end()
         self._on_role(partition, True)

@@ -109,12 +109,12 @@ class ReplicaFetchers:
 class ReplicaFetcher:
     """The connection to one leader, and the requests on it."""
 
-    def __init__(self, fetching: ReplicaFetchers, leader_id: int) -> None:
+    def __init__(self, fetchers: ReplicaFetchers, leader_id: int) -> None:
         self.leader_id = leader_id
-        self.following = LeaderFetcher(
-            fetching.node_id, leader_id, fetching.limits(), fetching.throttle
+        self.leader_fetcher = LeaderFetcher(
+            fetchers.node_id, leader_id, fetchers.limits(), fetchers.throttle
         )
-        self._fetching = fetching
+        self._fetchers = fetchers
         self._loop = asyncio.get_running_loop()
         self._connection: InterBrokerConnection | None = None
         self._task: asyncio.Task[None] | None = None  # that connects, or asks for offsets
@@ -126,12 +126,12 @@ class ReplicaFetcher:
         self._stopped = False
 
     def follow(self, partition: Partition) -> None:
-        self.following.follow(partition)
+        self.leader_fetcher.follow(partition)
         self._nudged.set()
         self._soon()
 
     def drop(self, partition: Partition) -> None:
-        self.following.drop(partition)
+        self.leader_fetcher.drop(partition)
         self._soon()
 
     def stop(self) -> None:
@@ -155,10 +155,12 @@ class ReplicaFetcher:
         if self._stopped or self._task is not None:
             return
         if self._connection is None or self._connection.closed.is_set():
-            if len(self.following):
+            if len(self.leader_fetcher):
                 self._begin(self._connect())
             return
-        if self._under_way and not (self.following.overtakes and self._under_way < FETCHES_MAX):
+        if self._under_way and not (
+            self.leader_fetcher.overtakes and self._under_way < FETCHES_MAX
+        ):
             return
         self._fetch(self._connection)
 
@@ -176,58 +178,62 @@ class ReplicaFetcher:
 
     async def _connect(self) -> None:
         try:
-            connection = await self._fetching.open_connection(self.leader_id)
+            connection = await self._fetchers.open_connection(self.leader_id)
         except KafkaError as error:
             log.debug("Connection to leader %d failed: %s", self.leader_id, error)
             await self._pause()
             return
         self._connection = connection
         self._under_way = 0
-        self.following.limits = self._fetching.limits()
-        self.following.reset()
+        self.leader_fetcher.limits = self._fetchers.limits()
+        self.leader_fetcher.reset()
 
     def _fetch(self, connection: InterBrokerConnection) -> None:
-        now_ms = self._fetching.clock.now_ms()
-        request = self.following.next_request(self._fetching.broker_epoch(), now_ms)
+        now_ms = self._fetchers.clock.now_ms()
+        request = self.leader_fetcher.next_request(self._fetchers.broker_epoch(), now_ms)
         if request is None:
-            self._rest(now_ms)
+            self._delay(now_ms)
             return
         try:
-            answer = connection.send(request, ApiKey.FETCH)
+            response = connection.send(request, ApiKey.FETCH)
         except KafkaError as error:
             self._broken(connection, error)
             return
         self._under_way += 1
-        late = self._loop.call_later(self._fetching.timeout_s, connection.close)
-        answer.add_done_callback(partial(self._answered, connection, late, self.following.requests))
+        timeout = self._loop.call_later(self._fetchers.timeout_s, connection.close)
+        response.add_done_callback(
+            partial(self._on_response, connection, timeout, self.leader_fetcher.requests)
+        )
 
-    def _rest(self, now_ms: int) -> None:
+    def _delay(self, now_ms: int) -> None:
         """Every partition waits after a failure, or there is none."""
-        rest_ms = self.following.rest_ms(now_ms)
-        if rest_ms is not None and self._timer is None:
-            self._timer = self._loop.call_later(max(rest_ms, 1) / 1000, self._rested)
+        delay_ms = self.leader_fetcher.delay_ms(now_ms)
+        if delay_ms is not None and self._timer is None:
+            self._timer = self._loop.call_later(max(delay_ms, 1) / 1000, self._delay_over)
 
-    def _rested(self) -> None:
+    def _delay_over(self) -> None:
         self._timer = None
         self._proceed()
 
-    def _answered(
+    def _on_response(
         self,
         connection: InterBrokerConnection,
-        late: asyncio.TimerHandle,
+        timeout: asyncio.TimerHandle,
         request: int,
-        answer: asyncio.Future[Message],
+        pending: asyncio.Future[Message],
     ) -> None:
-        late.cancel()
+        timeout.cancel()
         if connection is not self._connection or self._stopped:
-            if not answer.cancelled():
-                answer.exception()  # retrieved, so that asyncio does not report it
+            if not pending.cancelled():
+                pending.exception()  # retrieved, so that asyncio does not report it
             return
         self._under_way -= 1
         try:
-            response = answer.result()
+            response = pending.result()
             assert isinstance(response, FetchResponse)
-            lost = self.following.take(response, self._fetching.clock.now_ms(), request)
+            lost = self.leader_fetcher.process_response(
+                response, self._fetchers.clock.now_ms(), request
+            )
             self._reconnect_s = RECONNECT_S_MIN
         except KafkaError as error:
             self._broken(connection, error)
@@ -252,7 +258,7 @@ class ReplicaFetcher:
                 await self._nudged.wait()
             self._reconnect_s = RECONNECT_S_MIN
         except TimeoutError:
-            backoff_s = self._fetching.limits().backoff_ms_max / 1000
+            backoff_s = self._fetchers.limits().backoff_ms_max / 1000
             self._reconnect_s = min(2 * self._reconnect_s, max(backoff_s, RECONNECT_S_MIN))
 
     def nudge(self) -> None:
@@ -283,10 +289,10 @@ class ReplicaFetcher:
             ):
                 continue
             try:
-                restart_within(partition, starts[name], ends[name], self._fetching.clock.now_ms())
+                restart_within(partition, starts[name], ends[name], self._fetchers.clock.now_ms())
             except KafkaError as error:
                 log.error("%s: %s", partition.name, error)
-            self.following.follow(partition)
+            self.leader_fetcher.follow(partition)
 
     async def _list_offsets(
         self, connection: InterBrokerConnection, partitions: list[Partition], time: int
@@ -302,14 +308,14 @@ class ReplicaFetcher:
                 )
             )
         request = ListOffsetsRequest(
-            replica_id=self._fetching.node_id, topics=list(topics.values())
+            replica_id=self._fetchers.node_id, topics=list(topics.values())
         )
         response = await connection.call(
-            request, ApiKey.LIST_OFFSETS, ListOffsetsResponse, timeout_s=self._fetching.timeout_s
+            request, ApiKey.LIST_OFFSETS, ListOffsetsResponse, timeout_s=self._fetchers.timeout_s
         )
         return {
-            (topic.name, found.partition_index): found.offset
+            (topic.name, partition.partition_index): partition.offset
             for topic in response.topics
-            for found in topic.partitions
-            if found.error_code == ErrorCode.NONE and found.offset >= 0
+            for partition in topic.partitions
+            if partition.error_code == ErrorCode.NONE and partition.offset >= 0
         }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-# Called with the number of appended bytes, so that a fetch for many need not look each time.
+# Called with the number of appended bytes: a fetch that waits for many need not read each time.
 Wake = Callable[[int], None]
 
-# The size for events other than appends, which are worth a look whatever one waits for.
+# The size for events other than appends: after these every waiting request looks again.
 ANYTHING: Final = 1 << 62
 
 
@@ -30,6 +30,6 @@ class Watchers:
         self._wakes.pop(wake, None)
 
     def wake_all(self, size: int = ANYTHING) -> None:
-        """Call each once. A callback may remove itself, or others."""
+        """Call each callback once. It may remove itself, or others."""
         for wake in list(self._wakes):
             wake(size)

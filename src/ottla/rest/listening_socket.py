@@ -12,15 +12,15 @@ BACKLOG: Final = 256
 def listening_socket(host: str, port: int) -> socket.socket:
     """Port 0 picks a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
-        made.listen(BACKLOG)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
     except OSError:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 def url_of(host: str, port: int, *, secure: bool) -> str:

@@ -10,5 +10,5 @@ counts its steps (limits.py).
     avro/, json_schema/, protobuf/   the languages, and codecs of Python values
     models/            dataclasses and Pydantic models as schemas
 
-Ground floor: it imports no other room but errors, and nothing here reads a file or a socket.
+It imports no other room but `errors`, and nothing here reads a file or a socket.
 """

@@ -176,7 +176,7 @@ class Cleaner:
 
         Cleaning it again would read all of it, only to fail at the same batch.
         """
-        for closed in [other for other in self.uncleanable if other.closed]:
+        for closed in [known for known in self.uncleanable if known.closed]:
             del self.uncleanable[closed]
         self.uncleanable[log] = why
         _log.error("Marking %s as uncleanable, leaving it unchanged: %s", log.name, why)

@@ -40,6 +40,8 @@ def append_as_follower(log: Log, data: memoryview, now_ms: int) -> LogAppendInfo
         segment.append(data[:size], headers)
     except OSError as error:
         raise log.failed(error, "append") from error
+    # In the log: from here on nothing may refuse it. The high watermark moves later, by what the
+    # leader says in the same response (`Partition.follow_offsets`).
     log.extended(next_offset, size)
     # From the batches, not from the fetch: one fetch can span several leaders' epochs.
     for header in headers:

@@ -149,8 +149,8 @@ class Log:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> LogAppendInfo:
-        """HOT. Append a client's or a coordinator's batches as the leader, which writes offsets and
-        leader epoch into `data`. KafkaError if this log or its disk refuses them."""
+        """HOT. Append a client's or a coordinator's batches as the leader; offsets and leader epoch
+        are written into `data`. KafkaError if this log or its disk refuses them."""
         if self.dir.offline:
             raise self.dir.offline_error()
         config = self._config
@@ -168,7 +168,7 @@ class Log:
                 max_timestamp = header.max_timestamp
             if header.producer_id >= 0:
                 producing = True
-                # Only a client repeats a batch, and it sends one at a time: none is left out here.
+                # A repeated batch is a client's, alone in its request: none is left out here.
                 duplicate = self._check_producer(data, header, origin)
                 if duplicate is not None:
                     return self._duplicate_info(duplicate)
@@ -268,7 +268,7 @@ class Log:
         if (
             # Index entries hold 31 bits of offset, counted from the segment's base offset.
             last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-            # The segment was made for batches after a gap, and the write of these then failed.
+            # The segment was created for batches after a gap, and writing these failed.
             or first_offset < segment.base_offset
             or (
                 segment.size
@@ -285,8 +285,8 @@ class Log:
         return segment
 
     def _is_old(self, segment: LogSegment, max_timestamp: int, now_ms: int) -> bool:
-        """True if segment.ms has passed since the first batch, by the batches' own timestamps, or
-        without these since the file was made."""
+        """True if segment.ms has passed since the first batch, by the timestamps of the batches. If
+        they have none, the age counts from when the file was created."""
         with self._guard("roll"):
             segment.largest()  # reads it if the log was just opened: writing needs it
             first = segment.first_batch_timestamp()
@@ -315,7 +315,7 @@ class Log:
         if old.base_offset == base and not old.size:
             return old
         with self._guard("new segment"):
-            segment = segments.make(base, self._config, now_ms)
+            segment = segments.create_segment(base, self._config, now_ms)
         if old.size:
             old.become_inactive()
         else:  # the log begins at a later offset than the name of its empty segment says
@@ -329,7 +329,7 @@ class Log:
         except OSError as error:
             # Both can be rebuilt from the log, so a batch is not refused for them: without the
             # snapshot a recovery replays more segments.
-            _log.warning("%s: no producer snapshot at offset %d: %s", self.name, base, error)
+            _log.warning("%s: producer snapshot %d not written: %s", self.name, base, error)
         return segment
 
     # Reading
@@ -375,7 +375,7 @@ class Log:
             found = segment.read(offset, size_max, end, whole_first_batch)
             if found is not None or inside or segment.position_of(offset) < end:
                 return found
-            # The cleaner left nothing at or after `offset` in this segment: look in the next.
+            # Compaction left nothing at or after `offset` in this segment: look in the next one.
         return None
 
     def offset_for_time(self, timestamp: int, *, end_offset: int) -> TimestampAndOffset | None:
@@ -536,7 +536,7 @@ class Log:
         self.closed = True
         self.segments.release()
 
-    # Reported by the modules that do the work; nobody else writes to a log's attributes
+    # Called by the modules that do the work. Only these methods write to a log's attributes.
 
     def extended(self, end_offset: int, size: int) -> None:
         """The active segment has `size` more bytes, and the log ends at `end_offset`."""

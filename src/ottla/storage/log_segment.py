@@ -128,7 +128,7 @@ class LogSegment:
         self._recent_positions = array("q")
 
     def __repr__(self) -> str:
-        return f"Segment({self.path}, size={self.size})"
+        return f"LogSegment({self.path}, size={self.size})"
 
     def create(self) -> None:
         """Create the log file. One that is left over from a crash is truncated, here and below."""
@@ -343,7 +343,7 @@ class LogSegment:
     def _read_largest(self) -> tuple[int, int]:
         """The last entry of the time index, if the log confirms it: retention deletes by it."""
         timestamp, offset = self.time_index.last()
-        if timestamp >= 0 and self._bears_out(timestamp, offset):
+        if timestamp >= 0 and self._is_confirmed(timestamp, offset):
             return timestamp, offset
         if self.max_timestamp == UNKNOWN and not self.broken:
             self.rebuild_indexes("the time index does not fit the log")
@@ -380,13 +380,13 @@ class LogSegment:
     def _time_position(self, timestamp: int, start_offset: int) -> int:
         """Where to start: all batches before are earlier than `timestamp` or `start_offset`."""
         entry = self.time_index.floor(timestamp)
-        if entry is not None and not self._bears_out(*entry):
+        if entry is not None and not self._is_confirmed(*entry):
             entry = None
             if not self.broken and self.rebuild_indexes("the time index does not fit the log"):
                 entry = self.time_index.floor(timestamp)
         return self.position_of(start_offset if entry is None else max(entry[1], start_offset))
 
-    def _bears_out(self, timestamp: int, offset: int) -> bool:
+    def _is_confirmed(self, timestamp: int, offset: int) -> bool:
         """True if the log confirms an entry of the time index."""
         if offset < self.base_offset:
             return False

@@ -51,7 +51,7 @@ class LogSegments:
         """The base offset of the next segment, or the end offset of the log."""
         return self._bases[slot + 1] if slot + 1 < len(self._bases) else log_end_offset
 
-    def make(self, base_offset: int, config: LogConfig, now_ms: int) -> LogSegment:
+    def create_segment(self, base_offset: int, config: LogConfig, now_ms: int) -> LogSegment:
         """Create the files of a new segment, which is not in the log yet."""
         segment = LogSegment(
             self._dir.files,

@@ -104,18 +104,18 @@ def open_log(params: LoadLogParams) -> Log:
     """Open the log in `params.path`; an empty directory becomes an empty log."""
     files, path = params.files, params.path
     entries = files.entries(path)
-    found = _survey(entries)
-    if found.swaps:
+    segment_files = _list_files(entries)
+    if segment_files.swaps:
         swap.finish(files, path, entries)
-        found = _survey(files.entries(path))
-    for name in found.leftovers:
+        segment_files = _list_files(files.entries(path))
+    for name in segment_files.leftovers:
         files.remove(f"{path}/{name}")
-    snapshots = ProducerSnapshots(files, path, found.sizes[SNAPSHOT_SUFFIX])
-    segments = _segments(params, found)
+    snapshots = ProducerSnapshots(files, path, segment_files.sizes[SNAPSHOT_SUFFIX])
+    segments = _segments(params, segment_files)
     producers: PartitionProducers | None = None
-    first = _recovery_slot(params, found, segments)
+    first = _recovery_slot(params, segment_files, segments)
     # Epochs and producers of the trusted segments first: the scan continues from their state.
-    epochs = _read_epochs(params, found, segments[:first])
+    epochs = _read_epochs(params, segment_files, segments[:first])
     if first < len(segments):
         producers = _recover(params, segments, first, snapshots, epochs)
     if not segments:
@@ -148,42 +148,42 @@ def open_log(params: LoadLogParams) -> Log:
         end_offset=end_offset,
         recovery_point=end_offset if params.clean else min(params.recovery_point, end_offset),
         now_ms=params.now_ms,
-        topic_id=_read_topic_id(params, found),
+        topic_id=_read_topic_id(params, segment_files),
         first_dirty_offset=min(params.first_dirty_offset, end_offset),
     )
 
 
-def _survey(entries: list[DirectoryEntry]) -> SegmentFiles:
-    found = SegmentFiles()
+def _list_files(entries: list[DirectoryEntry]) -> SegmentFiles:
+    segment_files = SegmentFiles()
     for name, size, is_dir in entries:
         if is_dir:
             continue
         if name.endswith(LEFTOVERS):
-            found.leftovers.append(name)
+            segment_files.leftovers.append(name)
             continue
         if name.endswith(SWAP_SUFFIX):
-            found.swaps = True
+            segment_files.swaps = True
             continue
         digits, suffix = name[:NAME_DIGITS], name[NAME_DIGITS:]
         offset = int(digits) if _DIGITS.fullmatch(digits) else -1
-        if suffix in found.sizes and 0 <= offset < OFFSET_MAX:
-            found.sizes[suffix][offset] = size
+        if suffix in segment_files.sizes and 0 <= offset < OFFSET_MAX:
+            segment_files.sizes[suffix][offset] = size
         else:
-            found.others.add(name)
-    return found
+            segment_files.others.add(name)
+    return segment_files
 
 
-def _segments(params: LoadLogParams, found: SegmentFiles) -> list[LogSegment]:
-    logs = found.sizes[LOG_SUFFIX]
+def _segments(params: LoadLogParams, segment_files: SegmentFiles) -> list[LogSegment]:
+    logs = segment_files.sizes[LOG_SUFFIX]
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-        for base in found.sizes[suffix].keys() - logs.keys():
+        for base in segment_files.sizes[suffix].keys() - logs.keys():
             _log.warning("%s: removed %s%s, which has no log", params.name, file_name(base), suffix)
             params.files.remove(f"{params.path}/{file_name(base)}{suffix}")
-    return [_segment(params, found, base) for base in sorted(logs)]
+    return [_segment(params, segment_files, base) for base in sorted(logs)]
 
 
-def _segment(params: LoadLogParams, found: SegmentFiles, base_offset: int) -> LogSegment:
-    sizes = found.sizes
+def _segment(params: LoadLogParams, segment_files: SegmentFiles, base_offset: int) -> LogSegment:
+    sizes = segment_files.sizes
     return LogSegment(
         params.files,
         f"{params.path}/{file_name(base_offset)}",
@@ -205,7 +205,9 @@ def _new_segment(params: LoadLogParams, base_offset: int) -> LogSegment:
     return segment
 
 
-def _recovery_slot(params: LoadLogParams, found: SegmentFiles, segments: list[LogSegment]) -> int:
+def _recovery_slot(
+    params: LoadLogParams, segment_files: SegmentFiles, segments: list[LogSegment]
+) -> int:
     """The first segment that recovery must read through; len(segments) if all can be trusted.
 
     An aborted transaction that is missing from its index would show a consumer aborted records, so
@@ -223,8 +225,10 @@ def _recovery_slot(params: LoadLogParams, found: SegmentFiles, segments: list[Lo
             except DamagedError as damage:
                 _log.warning("%s: %s.txnindex: %s", params.name, segment.path, damage)
                 return slot
-        indexed = segment.base_offset in found.sizes[INDEX_SUFFIX]
-        if segment.size and not (indexed and segment.base_offset in found.sizes[TIME_INDEX_SUFFIX]):
+        indexed = segment.base_offset in segment_files.sizes[INDEX_SUFFIX]
+        if segment.size and not (
+            indexed and segment.base_offset in segment_files.sizes[TIME_INDEX_SUFFIX]
+        ):
             segment.rebuild_indexes("an index file is missing")
     if first == len(segments) and segments:
         try:
@@ -395,14 +399,14 @@ def _drop_stray_snapshots(
 
 
 def _read_epochs(
-    params: LoadLogParams, found: SegmentFiles, segments: list[LogSegment]
+    params: LoadLogParams, segment_files: SegmentFiles, segments: list[LogSegment]
 ) -> LeaderEpochCache:
     """From the file, or from the batches if the file is missing or damaged.
 
     `segments` are those that will not be scanned; the scan adds the epochs of the others.
     """
     why = "it is missing or empty"
-    if checkpoints.LEADER_EPOCHS in found.others:
+    if checkpoints.LEADER_EPOCHS in segment_files.others:
         try:
             data = params.files.read(f"{params.path}/{checkpoints.LEADER_EPOCHS}")
             if data:
@@ -439,8 +443,8 @@ def _epochs_of(segments: list[LogSegment], name: str) -> LeaderEpochCache:
     return epochs
 
 
-def _read_topic_id(params: LoadLogParams, found: SegmentFiles) -> bytes | None:
-    if checkpoints.PARTITION_METADATA not in found.others:
+def _read_topic_id(params: LoadLogParams, segment_files: SegmentFiles) -> bytes | None:
+    if checkpoints.PARTITION_METADATA not in segment_files.others:
         return None
     try:
         data = params.files.read(f"{params.path}/{checkpoints.PARTITION_METADATA}")

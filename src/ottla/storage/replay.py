@@ -49,11 +49,11 @@ def _recall_batches(segments: list[LogSegment], offset: int, producers: Partitio
     batch alone the first of them would get OUT_OF_ORDER_SEQUENCE_NUMBER, as from Kafka, which
     librdkafka treats as fatal.
     """
-    before = [segment for segment in segments if segment.base_offset < offset and segment.size]
-    if not before or not len(producers):
+    earlier = [segment for segment in segments if segment.base_offset < offset and segment.size]
+    if not earlier or not len(producers):
         return
-    segment = before[-1]
-    found: dict[int, list[BatchMetadata]] = {}
+    segment = earlier[-1]
+    batches_before: dict[int, list[BatchMetadata]] = {}
     try:
         end = segment.position_of(offset)
         position = segment.border(max(0, end - RECALLED_BYTES))
@@ -61,10 +61,10 @@ def _recall_batches(segments: list[LogSegment], offset: int, producers: Partitio
             producer = producers.get(header.producer_id)
             is_data = not header.attributes & CONTROL_BIT
             if producer is not None and is_data and producer.epoch == header.producer_epoch:
-                found.setdefault(header.producer_id, []).append(BatchMetadata.of(header))
+                batches_before.setdefault(header.producer_id, []).append(BatchMetadata.of(header))
     except DamagedError as damage:
         _log.error("%s: producer state is incomplete: %s", segment.path, damage)
-    for producer_id, batches in found.items():
+    for producer_id, batches in batches_before.items():
         producer = producers.get(producer_id)
         assert producer is not None
         if producer.batches == batches[-1:]:

@@ -77,20 +77,20 @@ def clean(
     files: Files, plan: CleanerPlan, throttle: Throttle, seconds: Seconds
 ) -> Iterator[CleanerReport]:
     """Clean a log: reports each cleaned segment when it is done, and the statistics at the end."""
-    work = SegmentCleaner(files, plan, throttle)
+    cleaner = SegmentCleaner(files, plan, throttle)
     started = seconds()
     try:
-        work.index()
-        for group in work.groups():
-            yield CleanerReport(cleaned=work.clean_group(group))
-        work.stats.end_offset = work.latest_offset + 1
+        cleaner.index()
+        for group in cleaner.groups():
+            yield CleanerReport(cleaned=cleaner.clean_group(group))
+        cleaner.stats.end_offset = cleaner.latest_offset + 1
     except (DamagedError, KafkaError) as damage:
-        work.stats.failure = str(damage)
+        cleaner.stats.failure = str(damage)
     except OSError as error:
-        work.stats.failure = str(error)
-        work.stats.passing = error.errno in PASSING_ERRNOS
-    work.stats.seconds = seconds() - started
-    yield CleanerReport(finished=work.stats)
+        cleaner.stats.failure = str(error)
+        cleaner.stats.passing = error.errno in PASSING_ERRNOS
+    cleaner.stats.seconds = seconds() - started
+    yield CleanerReport(finished=cleaner.stats)
 
 
 class SegmentCleaner:

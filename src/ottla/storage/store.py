@@ -242,7 +242,9 @@ class LogStore:
             try:
                 count += log.retain(now_ms, high_watermark=limit)
             except KafkaError as error:
-                _log.error("%s-%d: retention: %s", log.topic, log.partition, error)
+                _log.error(
+                    "Failed to apply retention to %s-%d: %s", log.topic, log.partition, error
+                )
         return count
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
@@ -376,21 +378,21 @@ class LogStore:
             self._check_meta(directory, node_id, cluster_id)
             names = files.entries(path)
             clean = self._take_clean_shutdown(directory, {entry.name for entry in names})
-            points = self._read_checkpoint(directory, checkpoints.RECOVERY_POINTS)
-            starts = self._read_checkpoint(directory, checkpoints.START_OFFSETS)
-            dirty = self._read_checkpoint(directory, checkpoints.CLEANER_OFFSETS)
-            if dirty:  # to be written again even if it becomes empty
+            recovery_points = self._read_checkpoint(directory, checkpoints.RECOVERY_POINTS)
+            start_offsets = self._read_checkpoint(directory, checkpoints.START_OFFSETS)
+            cleaner_offsets = self._read_checkpoint(directory, checkpoints.CLEANER_OFFSETS)
+            if cleaner_offsets:  # to be written again even if it becomes empty
                 self._written[path, checkpoints.CLEANER_OFFSETS] = b""
             self._high_watermarks |= self._read_checkpoint(directory, checkpoints.HIGH_WATERMARKS)
             for name in sorted(entry.name for entry in names if entry.is_dir):
                 if name.endswith(DELETE_SUFFIX):
                     directory.remove_later(f"{path}/{name}", now_ms)
                     continue
-                found = _LOG_NAME.match(name)
-                if found is None or name.endswith(IGNORED_SUFFIXES) or name in IGNORED_NAMES:
+                match = _LOG_NAME.match(name)
+                if match is None or name.endswith(IGNORED_SUFFIXES) or name in IGNORED_NAMES:
                     _log.warning("Ignoring %s/%s: not the directory of a log", path, name)
                     continue
-                key = (found[1], int(found[2]))
+                key = (match[1], int(match[2]))
                 params = LoadLogParams(
                     directory=directory,
                     path=f"{path}/{name}",
@@ -400,9 +402,9 @@ class LogStore:
                     open_segments=self._open_segments,
                     now_ms=now_ms,
                     clean=clean,
-                    recovery_point=max(0, points.get(key, 0)),
-                    start_offset=max(0, starts.get(key, 0)),
-                    first_dirty_offset=max(0, dirty.get(key, 0)),
+                    recovery_point=max(0, recovery_points.get(key, 0)),
+                    start_offset=max(0, start_offsets.get(key, 0)),
+                    first_dirty_offset=max(0, cleaner_offsets.get(key, 0)),
                 )
                 self._adopt(key, params)
         except LockedError:
@@ -414,9 +416,9 @@ class LogStore:
             directory.offline = True
 
     def _adopt(self, key: TopicPartition, params: LoadLogParams) -> None:
-        other = self._logs.get(key)
-        if other is not None:
-            raise LogStoreError(f"{other.path} and {params.path} are the same partition")
+        duplicate = self._logs.get(key)
+        if duplicate is not None:
+            raise LogStoreError(f"{duplicate.path} and {params.path} are the same partition")
         try:
             self._logs[key] = open_log(params)
         except (DamagedError, KafkaError) as damage:  # costs this partition, not the broker
@@ -447,23 +449,23 @@ class LogStore:
 
     def _check_meta(self, directory: LogDir, node_id: int | None, cluster_id: str | None) -> None:
         path = f"{directory.path}/{checkpoints.META_PROPERTIES}"
-        known: MetaProperties | None = None
+        stored: MetaProperties | None = None
         try:
-            known = checkpoints.read_meta_properties(directory.files.read(path))
+            stored = checkpoints.read_meta_properties(directory.files.read(path))
         except FileNotFoundError:
             pass
         except DamagedError as damage:
             _log.warning("Rewriting damaged %s: %s", path, damage)
-        if known is not None:
-            _compare(path, "cluster.id", known.cluster_id, cluster_id)
-            _compare(path, "node.id", known.node_id, node_id)
+        if stored is not None:
+            _compare(path, "cluster.id", stored.cluster_id, cluster_id)
+            _compare(path, "node.id", stored.node_id, node_id)
         meta = MetaProperties(
-            cluster_id=cluster_id if known is None else known.cluster_id or cluster_id,
-            node_id=node_id if known is None or known.node_id is None else known.node_id,
-            directory_id=(known.directory_id if known else None)
+            cluster_id=cluster_id if stored is None else stored.cluster_id or cluster_id,
+            node_id=node_id if stored is None or stored.node_id is None else stored.node_id,
+            directory_id=(stored.directory_id if stored else None)
             or checkpoints.uuid_text(checkpoints.random_uuid()),
         )
-        if meta != known:
+        if meta != stored:
             directory.files.replace(path, checkpoints.write_meta_properties(meta), sync=True)
         directory.directory_id = meta.directory_id
         self.meta = meta
@@ -508,20 +510,22 @@ class LogStore:
         self, directory: LogDir, high_watermarks: Mapping[TopicPartition, int] | None
     ) -> Iterator[tuple[str, bytes]]:
         logs = {key: log for key, log in self._logs.items() if log.dir is directory}
-        points = {key: log.recovery_point for key, log in logs.items()}
-        yield checkpoints.RECOVERY_POINTS, checkpoints.write_offset_checkpoint(points)
-        starts = {
+        recovery_points = {key: log.recovery_point for key, log in logs.items()}
+        yield checkpoints.RECOVERY_POINTS, checkpoints.write_offset_checkpoint(recovery_points)
+        start_offsets = {
             key: log.start_offset
             for key, log in logs.items()
             if log.start_offset > log.segments.first_offset
         }
-        yield checkpoints.START_OFFSETS, checkpoints.write_offset_checkpoint(starts)
-        dirty = {key: log.first_dirty_offset for key, log in logs.items() if log.first_dirty_offset}
-        if dirty or (directory.path, checkpoints.CLEANER_OFFSETS) in self._written:
-            yield checkpoints.CLEANER_OFFSETS, checkpoints.write_offset_checkpoint(dirty)
+        yield checkpoints.START_OFFSETS, checkpoints.write_offset_checkpoint(start_offsets)
+        cleaner_offsets = {
+            key: log.first_dirty_offset for key, log in logs.items() if log.first_dirty_offset
+        }
+        if cleaner_offsets or (directory.path, checkpoints.CLEANER_OFFSETS) in self._written:
+            yield checkpoints.CLEANER_OFFSETS, checkpoints.write_offset_checkpoint(cleaner_offsets)
         if high_watermarks is not None:
-            marks = {key: high_watermarks[key] for key in logs if key in high_watermarks}
-            yield checkpoints.HIGH_WATERMARKS, checkpoints.write_offset_checkpoint(marks)
+            checkpointed = {key: high_watermarks[key] for key in logs if key in high_watermarks}
+            yield checkpoints.HIGH_WATERMARKS, checkpoints.write_offset_checkpoint(checkpointed)
 
     def _unlock(self) -> None:
         for lock in self._locks:
@@ -535,9 +539,11 @@ def _open_files_max() -> int:
     return OPEN_FILES_MAX if soft < 0 else min(OPEN_FILES_MAX, soft // 2)
 
 
-def _compare(path: str, name: str, known: object, wanted: object) -> None:
-    if known is not None and wanted is not None and known != wanted:
-        raise LogStoreError(f"{path} says {name}={known}, but this broker's is {wanted}")
+def _compare(path: str, name: str, stored: object, configured: object) -> None:
+    if stored is not None and configured is not None and stored != configured:
+        raise LogStoreError(
+            f"{path} has {name}={stored}, but this broker is configured with {configured}"
+        )
 
 
 def _rename_stray(directory: LogDir, path: str, topic: str, partition: int) -> None:

@@ -129,10 +129,12 @@ def finish(files: Files, path: str, entries: list[DirectoryEntry]) -> None:
     names = {entry.name: entry.size for entry in entries if not entry.is_dir}
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
-    begun = min((_base(name) for name in cleaned), default=1 << 63)
+    min_cleaned_offset = min((_base(name) for name in cleaned), default=1 << 63)
     finished = []
     for name in swaps:
-        if _base(name) >= begun or _base(name) < 0:
+        # `_rename` takes `.cleaned` off every file before it deletes a source. So while one file is
+        # still `.cleaned`, every source is still there, and the swap is undone.
+        if _base(name) >= min_cleaned_offset or _base(name) < 0:
             _log.warning("Deleting %s/%s: its swap was not decided before the crash", path, name)
             files.remove(f"{path}/{name}")
         else:
@@ -141,20 +143,20 @@ def finish(files: Files, path: str, entries: list[DirectoryEntry]) -> None:
         files.remove(f"{path}/{name}")
     logs = [name for name in finished if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     for name in logs:
-        _make_way(files, path, name, names)
+        _delete_sources(files, path, name, names)
     for name in logs + [name for name in finished if name not in logs]:
         _log.warning("Completing the interrupted swap of %s/%s", path, name)
         files.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
 
 
-def _make_way(files: Files, path: str, name: str, names: dict[str, int]) -> None:
+def _delete_sources(files: Files, path: str, name: str, names: dict[str, int]) -> None:
     """Delete the segments that the new one was made of, as far as its offsets reach."""
     base = _base(name)
     end = max(base + 1, _next_offset(files, f"{path}/{name}", names[name], base))
     for suffix in SUFFIXES[::-1]:
-        for other in names:
-            if other.endswith(suffix) and base <= _base(other) < end:
-                files.remove(f"{path}/{other}")
+        for source in names:
+            if source.endswith(suffix) and base <= _base(source) < end:
+                files.remove(f"{path}/{source}")
 
 
 def _next_offset(files: Files, path: str, size: int, base_offset: int) -> int:

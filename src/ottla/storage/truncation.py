@@ -30,6 +30,7 @@ def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> int:
 def advance_start_offset(log: Log, offset: int, now_ms: int) -> None:
     """DeleteRecords: the log starts at `offset`; segments wholly below it are deleted."""
     assert log.start_offset < offset <= log.end_offset  # records once deleted never come back
+    # Their leader epochs go with them, or a follower could be sent back to a deleted offset.
     log.start_moved(offset)
     count = log.segments.slot(offset)
     if count:
@@ -61,7 +62,10 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     before = active.size
     active.truncate(offset)
     segments.size -= before - active.size
+    # The recovery point falls with the end: the leader's records come to the same offsets, and are
+    # not on the disk before the next flush.
     log.end_moved(offset)
+    assert log.recovery_point <= log.end_offset
     # A snapshot beyond the cut knows sequences of batches that are gone: it would refuse the
     # batches that the new leader has in their place.
     for snapshot in sorted(log.snapshots.offsets):
@@ -74,7 +78,7 @@ def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
     """Delete all records; the next one gets `offset`."""
     segments = log.segments
     delete_segments(log, segments.take_from(0), now_ms)
-    segments.add(segments.make(offset, log.config, now_ms))
+    segments.add(segments.create_segment(offset, log.config, now_ms))
     log.start_moved(offset)
     log.end_moved(offset)
     log.epochs.clear()

@@ -55,7 +55,7 @@ class CertificateAuthority:
         The subject is /CN=<name>, or `subject` in OpenSSL's form, with slashes. A `password`
         encrypts the key.
         """
-        made = CertificateFiles(
+        files = CertificateFiles(
             *(self.directory / f"{name}.{end}" for end in ("key", "crt", "pem"))
         )
         kind = ("-newkey", f"rsa:{rsa_bits}") if rsa_bits else CURVE
@@ -77,10 +77,10 @@ class CertificateAuthority:
                 *("-extfile", str(extensions), "-out", str(certificate)),
             )
             texts = key.read_text(), certificate.read_text() + self.certificate.read_text()
-        _replace(made.key, texts[0])
-        _replace(made.certificate, texts[1])
-        _replace(made.keystore, "".join(texts))
-        return made
+        _replace(files.key, texts[0])
+        _replace(files.certificate, texts[1])
+        _replace(files.keystore, "".join(texts))
+        return files
 
     def _make(self, name: str) -> None:
         _openssl(

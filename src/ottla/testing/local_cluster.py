@@ -481,9 +481,9 @@ class LocalCluster:
         if self._registry_port is not None:
             self._registry_port.close()
         self._registry_port = None
-        for made in (self._own_directory, self._certificates):
-            if made is not None:
-                made.cleanup()
+        for directory in (self._own_directory, self._certificates):
+            if directory is not None:
+                directory.cleanup()
         self._own_directory = self._certificates = None
 
 

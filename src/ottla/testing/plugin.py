@@ -54,9 +54,9 @@ def registry(kafka: LocalCluster) -> Iterator[RegistryServer]:
     settings = kafka.client_settings()
     with RegistryServer(
         KafkaSchemaRegistry(kafka.bootstrap_servers, settings=settings), port=0
-    ) as made:
-        kafka.call(lambda: kafka.broker().schema_validation.use(made.url))
-        yield made
+    ) as registry:
+        kafka.call(lambda: kafka.broker().schema_validation.use(registry.url))
+        yield registry
 
 
 @pytest.fixture(scope="session")

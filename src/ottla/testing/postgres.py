@@ -110,7 +110,7 @@ class PostgresServer(ServerProcess):
     def _make_data(self, home: Path, data: Path) -> None:
         if self.user is not None:
             shutil.chown(self.directory, self.user)
-        made = subprocess.run(
+        initdb = subprocess.run(
             [
                 *(str(home / "initdb"), "-D", str(data), "-U", SUPERUSER),
                 *("--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"),
@@ -123,8 +123,8 @@ class PostgresServer(ServerProcess):
             user=self.user,
             group=self.group,
         )
-        if made.returncode:
-            raise RuntimeError(f"initdb failed:\n{made.stdout}{made.stderr}")
+        if initdb.returncode:
+            raise RuntimeError(f"initdb failed:\n{initdb.stdout}{initdb.stderr}")
 
 
 def _user() -> str | None:

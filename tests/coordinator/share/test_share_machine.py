@@ -92,12 +92,12 @@ class ShareMachine(RuleBasedStateMachine):
         if offset is None:
             return
         spans = [span for span in self.batches if span.last >= offset][:batches]
-        wanted = AcquireLimits(most, size, strict)
+        acquire_limits = AcquireLimits(most, size, strict)
         acquired = self.partition.acquire(
             member,
             spans,
             fetch_offset=offset,
-            wanted=wanted,
+            acquire_limits=acquire_limits,
             now_ms=self.now_ms,
             delays=self.delays,
         )

@@ -38,7 +38,7 @@ def take(
         member,
         [BatchSpan(*span) for span in spans],
         fetch_offset=offset,
-        wanted=AcquireLimits(most, batch_size, strict),
+        acquire_limits=AcquireLimits(most, batch_size, strict),
         now_ms=now_ms,
     )
 

@@ -48,12 +48,12 @@ def test_group() -> None:
 
 
 def test_member() -> None:
-    about = StreamsGroupMemberMetadata(
+    metadata = StreamsGroupMemberMetadata(
         None, "r", "c", "/h", 300_000, 0, "p", ("host", 40_000), (("zone", "a"),)
     )
-    assert records.write_member(about).hex() == MEMBER
-    assert records.read_member(bytes.fromhex(MEMBER)) == about
-    alone = about._replace(user_endpoint=None, client_tags=())
+    assert records.write_member(metadata).hex() == MEMBER
+    assert records.read_member(bytes.fromhex(MEMBER)) == metadata
+    alone = metadata._replace(user_endpoint=None, client_tags=())
     assert records.read_member(records.write_member(alone)) == alone
 
 

@@ -68,12 +68,12 @@ def _disabled(request: Request) -> Response:
 
 
 def _describe(access: Access, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    wanted = _filter(request)
-    problem = wanted.problem()
+    acl_filter = _filter(request)
+    problem = acl_filter.problem()
     if problem is not None:
         return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=problem)
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in access.authorizer.index.found(wanted):
+    for acl in access.authorizer.index.filtered(acl_filter):
         key = (acl.resource, acl.name, acl.pattern)
         if key not in resources:
             resources[key] = DescribeAclsResource(*key)
@@ -127,14 +127,14 @@ async def _delete(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAcls
     filters = [_filter(acl_filter) for acl_filter in request.filters]
     results = [DeleteAclsFilterResult() for _ in filters]
     valid = []
-    for result, wanted in zip(results, filters, strict=True):
-        if (problem := wanted.problem()) is not None:
+    for result, acl_filter in zip(results, filters, strict=True):
+        if (problem := acl_filter.problem()) is not None:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = problem
         else:
-            valid.append((result, wanted))
+            valid.append((result, acl_filter))
     try:
-        found = await ctx.broker.settings.delete_acls([wanted for _, wanted in valid])
+        found = await ctx.broker.settings.delete_acls([acl_filter for _, acl_filter in valid])
     except KafkaError as error:
         _fail([result for result, _ in valid], error)
         return DeleteAclsResponse(filter_results=results)

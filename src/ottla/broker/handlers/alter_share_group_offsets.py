@@ -76,20 +76,20 @@ def _record(
     answer: Promise[AlterShareGroupOffsetsResponse],
 ) -> None:
     """Record in the group which partitions have a state."""
-    made = {}
+    initialized = {}
     for topic in response.responses:
         done = [
             partition.partition_index for partition in topic.partitions if not partition.error_code
         ]
         if done:
-            made[topic.topic_id] = StatePartitions(topic.topic_name, tuple(done))
-    if not made:
+            initialized[topic.topic_id] = StatePartitions(topic.topic_name, tuple(done))
+    if not initialized:
         answer.resolve(response)
         return
     record_group_change(
         ctx,
         group,
-        lambda event: group.initialize(made, event),
+        lambda event: group.initialize(initialized, event),
         answer,
         response=response,
         refused=lambda code: AlterShareGroupOffsetsResponse(error_code=code),

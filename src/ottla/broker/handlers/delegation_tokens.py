@@ -142,7 +142,7 @@ async def _expire(
 
 
 async def _altered(
-    ctx: RequestContext, wanted: bytes, period_ms: int | None
+    ctx: RequestContext, expected: bytes, period_ms: int | None
 ) -> tuple[ErrorCode, int]:
     """Let a token expire `period_ms` from now, or at once (None): (error code, expiry time)."""
     now_ms = ctx.now_ms
@@ -160,16 +160,16 @@ async def _altered(
 
     try:
         _check_client(ctx)
-        token_id = _find(ctx, _secret(ctx), wanted)
+        token_id = _find(ctx, _secret(ctx), expected)
         token = await ctx.broker.settings.alter_token(token_id, change)
     except KafkaError as error:
         return error.code, -1
     return ErrorCode.NONE, now_ms if token is None else token.expires_ms
 
 
-def _find(ctx: RequestContext, secret: str, wanted: bytes) -> str:
+def _find(ctx: RequestContext, secret: str, expected: bytes) -> str:
     for token_id in ctx.broker.image.tokens:
-        if hmac.compare_digest(token_hmac(secret, token_id), wanted):
+        if hmac.compare_digest(token_hmac(secret, token_id), expected):
             return token_id
     raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
 

@@ -35,7 +35,7 @@ def handle(
     ctx: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     try:
-        wanted = _filter(request.components)
+        filters = _filter(request.components)
     except KafkaError as error:
         return DescribeClientQuotasResponse(
             error_code=error.code, error_message=error.message, entries=None
@@ -49,30 +49,30 @@ def handle(
                 values=[ValueData(key, float(value)) for key, value in limits.items()],
             )
             for entity, config in quotas.items()
-            if _matches(entity, wanted, strict=request.strict)
+            if _matches(entity, filters, strict=request.strict)
             and (limits := {key: config.values[key] for key in config.values if key in QUOTAS})
         ],
     )
 
 
 def _filter(components: list[ComponentData]) -> dict[str, ComponentData]:
-    wanted: dict[str, ComponentData] = {}
+    filters: dict[str, ComponentData] = {}
     for component in components:
         kind = component.entity_type
         if not kind:
             raise _invalid("Invalid empty entity type.")
-        if kind in wanted:
+        if kind in filters:
             raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in ENTITY_TYPES:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         _check_match(component)
-        wanted[kind] = component
-    if IP in wanted and len(wanted) > 1:
+        filters[kind] = component
+    if IP in filters and len(filters) > 1:
         raise _invalid(
             "Invalid entity filter component combination. IP filter component should not be used"
             " with user or clientId filter component."
         )
-    return wanted
+    return filters
 
 
 def _check_match(component: ComponentData) -> None:
@@ -90,11 +90,11 @@ def _check_match(component: ComponentData) -> None:
             raise _invalid(f"Unknown match type {other}")
 
 
-def _matches(entity: QuotaEntity, wanted: dict[str, ComponentData], *, strict: bool) -> bool:
+def _matches(entity: QuotaEntity, filters: dict[str, ComponentData], *, strict: bool) -> bool:
     named = dict(entity)
-    if strict and set(named) != set(wanted):
+    if strict and set(named) != set(filters):
         return False
-    for kind, component in wanted.items():
+    for kind, component in filters.items():
         if kind not in named:
             return False
         if component.match_type != QuotaMatchType.ANY and named[kind] != component.match:

@@ -36,12 +36,16 @@ def handle(
         # Each partition will be refused. The request must not end the real follower's session.
         request.session_id, request.session_epoch = 0, NO_SESSION
     try:
-        plan = ctx.broker.fetch_sessions.resolve(request, ctx.version, ctx.now_ms)
+        fetch_context = ctx.broker.fetch_sessions.resolve(request, ctx.version, ctx.now_ms)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    fetch = FetchReader(ctx, request, plan)
+    fetch = FetchReader(ctx, request, fetch_context)
     fetch.collect()
-    if fetch.satisfied or request.max_wait <= 0 or not (plan.wanted or plan.session):
+    if (
+        fetch.satisfied
+        or request.max_wait <= 0
+        or not (fetch_context.partitions or fetch_context.session)
+    ):
         return fetch.response()
     return DelayedFetch(fetch, request.max_wait).future
 
@@ -78,8 +82,8 @@ class DelayedFetch:
         fetch = self._fetch
         if self._follows:
             fetch.skip_caught_up()
-            if fetch.plan.session is not None:
-                fetch.plan.session.wake = self._wake
+            if fetch.fetch_context.session is not None:
+                fetch.fetch_context.session.wake = self._wake
         fetch.release()
         self._arrived = 0
         self._missing = fetch.size_min - fetch.size
@@ -87,9 +91,9 @@ class DelayedFetch:
             self._missing = 1  # a marker of a few bytes makes a whole transaction readable
         watchers: list[Watchers] = []
         if self._follows:
-            watchers += [partition.tail for partition in fetch.found]
-        if not self._follows or fetch.tells_commits:
-            watchers += [partition.waiting for partition in fetch.found]
+            watchers += [partition.tail for partition in fetch.partitions]
+        if not self._follows or fetch.reports_high_watermark:
+            watchers += [partition.waiting for partition in fetch.partitions]
         if watchers != self._watched:
             self._discard_watches()
             self._watched = watchers
@@ -102,7 +106,7 @@ class DelayedFetch:
 
     def _unwatch(self) -> None:
         self._discard_watches()
-        session = self._fetch.plan.session
+        session = self._fetch.fetch_context.session
         if session is not None and session.wake == self._wake:
             session.wake = None
 

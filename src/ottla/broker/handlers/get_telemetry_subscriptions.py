@@ -20,7 +20,7 @@ def handle(
 ) -> GetTelemetrySubscriptionsResponse:
     broker = ctx.broker
     try:
-        instance = broker.telemetry.ask(
+        instance = broker.telemetry.get_subscription(
             ctx.session,
             ctx.client_id or "",
             request.client_instance_id,

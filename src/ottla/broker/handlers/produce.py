@@ -64,9 +64,9 @@ RETRIABLE: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-RejectedPartitions = dict[
-    tuple[str, int], KafkaError
-]  # partitions that reject their batch, and why
+# The partitions whose batch is rejected, and why.
+RejectedPartitions = dict[tuple[str, int], KafkaError]
+# Those of the transaction's verification, and those of the schemas' validation.
 Rejections = tuple[RejectedPartitions | None, RejectedPartitions | None]
 ADMIN_CLIENT: Final = "__admin_client"  # a client with this id may write to internal topics
 
@@ -111,7 +111,7 @@ def _batches_to_validate(
             name = ctx.broker.image.topic_name(topic.topic_id)
         hosted = ctx.broker.partitions.of_topic(name)
         for requested in topic.partition_data:
-            partition = hosted.get(requested.index) or ctx.broker.partitions.made(
+            partition = hosted.get(requested.index) or ctx.broker.partitions.create_pending(
                 name, requested.index
             )
             if partition is None or not partition.leads or not partition.log.validates_schemas:
@@ -170,7 +170,9 @@ def _produce(
         answers = []
         for data in topic.partition_data:
             try:
-                partition = hosted.get(data.index) or ctx.broker.partitions.made(name, data.index)
+                partition = hosted.get(data.index) or ctx.broker.partitions.create_pending(
+                    name, data.index
+                )
                 if partition is None:
                     raise _missing(ctx, name, data.index)
                 if name[:2] == "__":
@@ -297,13 +299,13 @@ def _verify(
         if batch[1:3] != batches[0][1:3]:
             verified.resolve(_mixed_producers(batches))
             return verified
-        producer = batch.partition.log.producer(batch.producer_id)
-        if producer is None or not producer.in_transaction(batch.producer_epoch):
+        entry = batch.partition.log.producer(batch.producer_id)
+        if entry is None or not entry.in_transaction(batch.producer_epoch):
             first_batches.append(batch)
     if not first_batches:
         verified.resolve({})
         return verified
-    writer = TransactionProducer(
+    producer = TransactionProducer(
         transactional_id,
         first_batches[0].producer_id,
         first_batches[0].producer_epoch,
@@ -311,18 +313,18 @@ def _verify(
         knows_abortable=ctx.version >= ABORTABLE_FROM,
     )
     partitions = [batch.partition for batch in first_batches]
-    answer = ctx.broker.verification.verify(writer, partitions, ctx.now_ms)
-    answer.then(lambda codes: verified.resolve(_verified(first_batches, writer, codes)))
+    answer = ctx.broker.verification.verify(producer, partitions, ctx.now_ms)
+    answer.then(lambda codes: verified.resolve(_verified(first_batches, producer, codes)))
     return verified
 
 
 def _verified(
     first_batches: list[TransactionalBatch],
-    writer: TransactionProducer,
+    producer: TransactionProducer,
     codes: dict[tuple[str, int], ErrorCode],
 ) -> RejectedPartitions:
-    rejected = {key: _rejection(code, writer) for key, code in codes.items()}
-    for batch in first_batches if writer.adds else ():
+    rejected = {key: _rejection(code, producer) for key, code in codes.items()}
+    for batch in first_batches if producer.adds else ():
         key = (batch.partition.topic, batch.partition.index)
         if key not in rejected and batch.base_sequence != 0 and _is_new_producer(batch):
             rejected[key] = KafkaError(
@@ -351,7 +353,7 @@ def _transactional(ctx: RequestContext, request: ProduceRequest) -> list[Transac
         hosted = ctx.broker.partitions.of_topic(name)
         for requested in topic.partition_data:
             data = requested.records
-            partition = hosted.get(requested.index) or ctx.broker.partitions.made(
+            partition = hosted.get(requested.index) or ctx.broker.partitions.create_pending(
                 name, requested.index
             )
             if partition is None or data is None or len(data) < BATCH_OVERHEAD:
@@ -367,15 +369,15 @@ def _transactional(ctx: RequestContext, request: ProduceRequest) -> list[Transac
 
 
 def _is_new_producer(batch: TransactionalBatch) -> bool:
-    producer = batch.partition.log.producer(batch.producer_id)
-    return producer is None or not producer.batches
+    entry = batch.partition.log.producer(batch.producer_id)
+    return entry is None or not entry.batches
 
 
-def _rejection(code: ErrorCode, writer: TransactionProducer) -> KafkaError:
+def _rejection(code: ErrorCode, producer: TransactionProducer) -> KafkaError:
     """The error for the producer; NOT_ENOUGH_REPLICAS stands for those it would not retry."""
     if code is ErrorCode.INVALID_TXN_STATE:
         return KafkaError(code, "Partition was not added to the transaction")
-    if code in RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not writer.adds):
+    if code in RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not producer.adds):
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             "Unable to verify the partition has been added to the transaction. "

@@ -38,7 +38,7 @@ from ottla.wire.messages.share_fetch import (
 )
 
 # Reads in a row that yield no record to acquire (aborted, delayed) before other requests run.
-LOOKS_MAX: Final = 16
+READS_MAX: Final = 16
 RECORD_LIMIT: Final = 1  # share_acquire_mode: never more than max_records
 
 
@@ -78,8 +78,8 @@ def _session(ctx: RequestContext, request: ShareFetchRequest) -> ShareSession:
         if acknowledges:
             message = "A new session has nothing to acknowledge."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        most = ctx.broker.config.group_share_max_share_sessions
-        session = shares.sessions.begin(member, ctx.session, count_max=most)
+        count_max = ctx.broker.config.group_share_max_share_sessions
+        session = shares.sessions.begin(member, ctx.session, count_max=count_max)
     else:
         session = shares.sessions.resume(member, request.share_session_epoch)
     if request.share_session_epoch != FINAL:
@@ -104,13 +104,13 @@ class DelayedShareFetch:
     """One request: acknowledge, read, and if nothing is available read again when woken."""
 
     __slots__ = (
+        "_acquire_limits",
         "_answers",
         "_has_more",
         "_held_back",
         "_operation",
-        "_parked_on",
         "_request",
-        "_wanted",
+        "_watched",
         "broker",
         "ctx",
         "session",
@@ -124,11 +124,11 @@ class DelayedShareFetch:
         self.session = session
         self._request = request
         self._answers: dict[TopicPartition, PartitionData] = {}
-        self._parked_on: list[LocalSharePartition] = []
+        self._watched: list[LocalSharePartition] = []
         self._has_more = False  # there is more to read than one look has read
         self._held_back = False  # some partitions are left to the next look
         self._operation: DelayedOperation | None = None  # while it waits
-        self._wanted = AcquireLimits(
+        self._acquire_limits = AcquireLimits(
             request.max_records,
             max(request.batch_size, 1),
             request.share_acquire_mode == RECORD_LIMIT,
@@ -175,7 +175,7 @@ class DelayedShareFetch:
         """Read all partitions and, if they have enough, acquire the records for the member."""
         now_ms = self.broker.clock.now_ms()
         failed = self._has_more = False
-        for _ in range(LOOKS_MAX):
+        for _ in range(READS_MAX):
             readings, failed = self._read(now_ms)
             size = sum(reading.size for _, reading in readings)
             if not (last or failed or size >= max(self._request.min_bytes, 1)):
@@ -237,26 +237,26 @@ class DelayedShareFetch:
     ) -> bool:
         member_id = self.session.member.member_id
         delay = self.broker.shares.settings(self.session.member.group_id).delay
-        left, served = self._wanted.records_max, []
+        left, served = self._acquire_limits.records_max, []
         for partition, reading in readings:
-            wanted = self._wanted._replace(records_max=left)
-            acquired, records = reading.acquire(member_id, wanted, now_ms, delay)
+            acquire_limits = self._acquire_limits._replace(records_max=left)
+            acquired, records = reading.acquire(member_id, acquire_limits, now_ms, delay)
             self.broker.shares.watch(reading.shared, now_ms)
             if records is None:
                 continue
             answer = self._answer(partition)
             answer.records = records
-            answer.acquired_records = [AcquiredRecords(*found) for found in acquired]
-            left -= sum(found.last - found.first + 1 for found in acquired)
+            answer.acquired_records = [AcquiredRecords(*span) for span in acquired]
+            left -= sum(span.last - span.first + 1 for span in acquired)
             served.append(partition)
         self.session.serve_last(served)
         return bool(served)
 
     def _answer(self, partition: TopicPartition) -> PartitionData:
-        found = self._answers.get(partition)
-        if found is None:
-            found = self._answers[partition] = PartitionData(partition_index=partition[1])
-        return found
+        answer = self._answers.get(partition)
+        if answer is None:
+            answer = self._answers[partition] = PartitionData(partition_index=partition[1])
+        return answer
 
     def response(self) -> ShareFetchResponse:
         if self._request.share_session_epoch == NEW:
@@ -296,23 +296,23 @@ class DelayedShareFetch:
             self._operation.look_soon()
         return self._operation.future
 
-    def _wait_for(self, wanted: list[LocalSharePartition]) -> None:
+    def _wait_for(self, partitions: list[LocalSharePartition]) -> None:
         """Follow the share-partitions found by this look: some may have been loaded again."""
-        if wanted == self._parked_on:
+        if partitions == self._watched:
             return
         self._unwatch()
-        self._parked_on = wanted
+        self._watched = partitions
         if self._operation is not None:
             self._watch()
 
     def _watch(self) -> None:
-        for shared in self._parked_on:
-            shared.log.waiting.add(self._wake)
+        for shared in self._watched:
+            shared.partition.waiting.add(self._wake)
             shared.waiting.add(self._wake)
 
     def _unwatch(self) -> None:
-        for shared in self._parked_on:
-            shared.log.waiting.discard(self._wake)
+        for shared in self._watched:
+            shared.partition.waiting.discard(self._wake)
             shared.waiting.discard(self._wake)
 
     def _wake(self, size: int) -> None:

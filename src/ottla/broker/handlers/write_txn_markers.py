@@ -45,7 +45,9 @@ def _write(ctx: RequestContext, marker: WritableTxnMarker) -> list[Promise[Error
     for topic in marker.topics:
         for index in topic.partition_indexes:
             answer = Promise[ErrorCode]()
-            ctx.broker.markers.write(topic.name, index, end, now_ms=ctx.now_ms, tell=answer.resolve)
+            ctx.broker.markers.write(
+                topic.name, index, end, now_ms=ctx.now_ms, callback=answer.resolve
+            )
             answers.append(answer)
     return answers
 

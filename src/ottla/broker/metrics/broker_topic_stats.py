@@ -42,9 +42,9 @@ class BrokerTopicMetrics:
         self.bytes_in = self.bytes_out = self.records_in = self.replication_bytes_out = 0
         self.produces = self.fetches = self.failed_produces = self.failed_fetches = 0
 
-    def add(self, other: BrokerTopicMetrics) -> None:
+    def add(self, addend: BrokerTopicMetrics) -> None:
         for field, _, _ in FIELDS:
-            setattr(self, field, getattr(self, field) + getattr(other, field))
+            setattr(self, field, getattr(self, field) + getattr(addend, field))
 
 
 class BrokerTopicStats:
@@ -60,8 +60,8 @@ class BrokerTopicStats:
         """The counters of a topic that is not in `by_name` yet."""
         if not self._exists(name):
             return self._others
-        found = self.by_name[name] = BrokerTopicMetrics()
-        return found
+        metrics = self.by_name[name] = BrokerTopicMetrics()
+        return metrics
 
     def families(self) -> Iterator[MetricFamily]:
         """As the JMX exporter has them: the sample without a topic is the total."""

@@ -44,7 +44,7 @@ TOPIC_IDS_FROM: Final = 13  # of Produce and of Fetch
 
 
 class MeteredApplication:
-    """An Application (see net/channel.py) in front of the broker."""
+    """A RequestHandler (see net/channel.py) in front of the broker."""
 
     def __init__(self, application: RequestHandler, broker: BrokerParts) -> None:
         self._application = application
@@ -176,12 +176,12 @@ class MeteredApplication:
     def _meter(self, key: int) -> RequestMetrics:
         api = APIS[key]
         if key == FETCH:
-            found = RequestMetrics("FetchConsumer", api.version_max)
+            metrics = RequestMetrics("FetchConsumer", api.version_max)
         else:
             codes = None if key == PRODUCE else ErrorCodeFinder(response_type(key))
-            found = RequestMetrics(api.name, api.version_max, codes)
-        self._meters[key] = found
-        return found
+            metrics = RequestMetrics(api.name, api.version_max, codes)
+        self._meters[key] = metrics
+        return metrics
 
     # Called by the page
 

@@ -37,7 +37,7 @@ def replication_families(broker: BrokerParts) -> Iterator[MetricFamily]:
     yield counter(
         "kafka_server_brokertopicmetrics_replicationbytesin_total",
         "Bytes of record batches fetched from leaders.",
-        sum(fetcher.following.bytes_taken for fetcher in broker.replication.fetching),
+        sum(fetcher.leader_fetcher.bytes_taken for fetcher in broker.replication.fetchers),
     )
 
 

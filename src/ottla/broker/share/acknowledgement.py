@@ -38,19 +38,19 @@ def acknowledge(
     if wrong:
         answer.resolve(KafkaError(ErrorCode.INVALID_REQUEST, wrong))
         return answer
-    said = [
+    acknowledgements = [
         ShareAcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
         for batch in batches
     ]
-    if not shares.settings(member.group_id).renew_enabled and _renews(said):
+    if not shares.settings(member.group_id).renew_enabled and _renews(acknowledgements):
         message = f"Group {member.group_id} does not renew acquisition locks."
         answer.resolve(KafkaError(ErrorCode.INVALID_REQUEST, message))
         return answer
-    return shares.acknowledge(member, topic_id, index, said, ctx.now_ms)
+    return shares.acknowledge(member, topic_id, index, acknowledgements, ctx.now_ms)
 
 
-def _renews(said: Sequence[ShareAcknowledgementBatch]) -> bool:
-    return any(AcknowledgeType.RENEW in batch.types for batch in said)
+def _renews(acknowledgements: Sequence[ShareAcknowledgementBatch]) -> bool:
+    return any(AcknowledgeType.RENEW in batch.types for batch in acknowledgements)
 
 
 def _wrong(batches: Sequence[AcknowledgementBatch], *, renews: bool) -> str:

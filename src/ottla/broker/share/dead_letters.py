@@ -108,7 +108,7 @@ class DeadLetters:
         self._clock = clock
         self._config_of = config_of
         self._create_topic = create_topic
-        self._batcher = RequestBatcher(self._carry, _refuse)
+        self._batcher = RequestBatcher(self._send_request, _fail_items)
         self._tasks: set[asyncio.Task[None]] = set()
         self.written: Counter[str] = Counter()  # by group: dead letters
         self.attempts: Counter[str] = Counter()  # batches sent, and those of them that failed
@@ -121,29 +121,29 @@ class DeadLetters:
         self._batcher.stop()
 
     def send(
-        self, group_id: str, source: Partition, dead: DeadRecords, done: Callable[[], None]
+        self, group_id: str, partition: Partition, dead: DeadRecords, done: Callable[[], None]
     ) -> None:
         """`done` is called when the dead letters are written, or cannot be."""
-        task = asyncio.get_running_loop().create_task(self._send(group_id, source, dead, done))
+        task = asyncio.get_running_loop().create_task(self._send(group_id, partition, dead, done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _send(
-        self, group_id: str, source: Partition, dead: DeadRecords, done: Callable[[], None]
+        self, group_id: str, partition: Partition, dead: DeadRecords, done: Callable[[], None]
     ) -> None:
-        letter = DeadLetterSource(group_id, source.topic, source.index, dead)
+        source = DeadLetterSource(group_id, partition.topic, partition.index, dead)
         try:
             offset = dead.first
             while offset <= dead.last:
-                offset = await self._send_some(letter, source, offset)
+                offset = await self._send_batch(source, partition, offset)
         except KafkaError as error:
             log.error(
                 "Failed to write offsets %d to %d of %s-%d to the DLQ of share group %s,"
                 " proceeding to ARCHIVED regardless: %s",
                 dead.first,
                 dead.last,
-                source.topic,
-                source.index,
+                partition.topic,
+                partition.index,
                 group_id,
                 error,
             )
@@ -151,25 +151,25 @@ class DeadLetters:
             log.exception("Failed to write to the DLQ of share group %s", group_id)
         done()
 
-    async def _send_some(self, letter: DeadLetterSource, source: Partition, offset: int) -> int:
+    async def _send_batch(self, source: DeadLetterSource, partition: Partition, offset: int) -> int:
         """Write one batch of letters, from `offset` on; gives the offset after them."""
         attempt = 0
         while True:
             attempt += 1
             try:
-                config = self._config_of(letter.group_id)
-                topic = self._check(letter.group_id, config) or await self._create(config.topic)
+                config = self._config_of(source.group_id)
+                topic = self._check(source.group_id, config) or await self._create(config.topic)
                 size_max = _size_max(self._config(), topic)
-                copied = source if config.copy else None
+                copied = partition if config.copy else None
                 now_ms = self._clock.now_ms()
-                records, following = dead_letter_records(letter, offset, copied, size_max, now_ms)
-                await self._produce(letter.group_id, topic, letter.partition, records)
+                records, following = dead_letter_records(source, offset, copied, size_max, now_ms)
+                await self._produce(source.group_id, topic, source.partition, records)
             except KafkaError as error:
                 if error.code not in RETRIABLE or attempt >= ATTEMPTS_MAX:
                     raise
                 await asyncio.sleep(_backoff_s(attempt))
             else:
-                self.written[letter.group_id] += len(records)
+                self.written[source.group_id] += len(records)
                 return following
 
     # -- the topic
@@ -237,22 +237,22 @@ class DeadLetters:
 
     # -- other brokers
 
-    async def _carry(self, broker_id: int, parcels: list[_RemoteDeadLetters]) -> None:
+    async def _send_request(self, broker_id: int, writes: list[_RemoteDeadLetters]) -> None:
         """A request has one batch for each partition; what does not fit goes with the next."""
         waiting: dict[tuple[str, int], list[_RemoteDeadLetters]] = {}
-        for parcel in parcels:
-            waiting.setdefault((parcel.topic, parcel.partition), []).append(parcel)
+        for write in writes:
+            waiting.setdefault((write.topic, write.partition), []).append(write)
         while waiting:
             sent = {}
-            for key, found in list(waiting.items()):
+            for key, writes_left in list(waiting.items()):
                 topic = self._metadata.image.topics.get(key[0])
                 size_max = 0 if topic is None else _size_max(self._config(), topic)
-                sent[key], waiting[key] = batches_of(found, size_max)
+                sent[key], waiting[key] = batches_of(writes_left, size_max)
                 if not waiting[key]:
                     del waiting[key]
-            await self._ask(broker_id, sent)
+            await self._produce_remotely(broker_id, sent)
 
-    async def _ask(
+    async def _produce_remotely(
         self, broker_id: int, sent: dict[tuple[str, int], list[_RemoteDeadLetters]]
     ) -> None:
         from ottla.wire.messages.produce import (
@@ -264,12 +264,12 @@ class DeadLetters:
 
         topics: dict[str, TopicProduceData] = {}
         names: dict[bytes, str] = {}
-        for (name, index), parcels in sent.items():
+        for (name, index), writes in sent.items():
             found = self._metadata.image.topics.get(name)
             topic_id = bytes(16) if found is None else found.id
             names[topic_id] = name
             topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=topic_id))
-            batch = build_batch([record for parcel in parcels for record in parcel.records])
+            batch = build_batch([record for write in writes for record in write.records])
             topic.partition_data.append(PartitionProduceData(index, batch))
         response = await self._connections.call(
             broker_id,
@@ -285,9 +285,9 @@ class DeadLetters:
             for topic in response.responses
             for partition in topic.partition_responses
         }
-        for key, parcels in sent.items():
-            for parcel in parcels:
-                parcel.answer.resolve(codes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR))
+        for key, writes in sent.items():
+            for write in writes:
+                write.answer.resolve(codes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _size_max(config: ServerConfig, topic: TopicImage) -> int:
@@ -305,7 +305,7 @@ def _unusable(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-def _refuse(parcels: list[_RemoteDeadLetters], error: KafkaError) -> None:
-    for parcel in parcels:
-        if not parcel.answer.is_resolved:
-            parcel.answer.resolve(error.code)
+def _fail_items(writes: list[_RemoteDeadLetters], error: KafkaError) -> None:
+    for write in writes:
+        if not write.answer.is_resolved:
+            write.answer.resolve(error.code)

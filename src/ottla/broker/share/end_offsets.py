@@ -40,7 +40,7 @@ class EndOffsets:
         self._metadata = metadata
         self._partitions = partitions
         self._connections = connections
-        self._batcher = RequestBatcher(self._carry, _refuse)
+        self._batcher = RequestBatcher(self._send_request, _fail_items)
 
     def stop(self) -> None:
         self._batcher.stop()
@@ -65,7 +65,7 @@ class EndOffsets:
             return self._node_id  # where `leading` raises the error
         return found.partitions[index].leader
 
-    async def _carry(self, broker_id: int, requests: list[_EndOffsetRequest]) -> None:
+    async def _send_request(self, broker_id: int, requests: list[_EndOffsetRequest]) -> None:
         """Each is a separate topic, in the request and in the response."""
         from ottla.wire.messages.list_offsets import (
             ListOffsetsPartition,
@@ -91,6 +91,6 @@ class EndOffsets:
             request.answer.resolve(KafkaError(code) if code else partition.offset)
 
 
-def _refuse(requests: list[_EndOffsetRequest], error: KafkaError) -> None:
+def _fail_items(requests: list[_EndOffsetRequest], error: KafkaError) -> None:
     for request in requests:
         request.answer.resolve(error)

@@ -35,10 +35,10 @@ class SharePartitionRead:
         self.shared = shared
         self._isolation = isolation
         self._read: LogReadResult | None = None
-        offset = shared.partition.fetch_offset()
+        offset = shared.share_partition.fetch_offset()
         self._offset = -1 if offset is None else offset
-        if offset is not None and offset <= shared.log.high_watermark:
-            self._read = shared.log.read(
+        if offset is not None and offset <= shared.partition.high_watermark:
+            self._read = shared.partition.read(
                 offset, size_max=max(size_max, 0), isolation=isolation, whole_first_batch=first
             )
 
@@ -51,12 +51,12 @@ class SharePartitionRead:
     @property
     def is_stale(self) -> bool:
         """True if another read would begin elsewhere, so this one is of no use."""
-        return bool(self.size) and self.shared.partition.fetch_offset() != self._offset
+        return bool(self.size) and self.shared.share_partition.fetch_offset() != self._offset
 
     def acquire(
         self,
         member_id: str,
-        wanted: AcquireLimits,
+        acquire_limits: AcquireLimits,
         now_ms: int,
         delay: DelayedDeliveryConfig | None = None,
     ) -> tuple[list[AcquiredRecords], FileSlice | None]:
@@ -65,11 +65,11 @@ class SharePartitionRead:
         if read is None or read.records is None or not self.size:
             return [], None
         found = self._walk(read, read.records)
-        acquired = self.shared.partition.acquire(
+        acquired = self.shared.share_partition.acquire(
             member_id,
             [batch.span for batch in found],
             fetch_offset=self._offset,
-            wanted=wanted,
+            acquire_limits=acquire_limits,
             now_ms=now_ms,
             delays=None if delay is None else self._delays(read.records, found, delay),
         )
@@ -98,8 +98,8 @@ class SharePartitionRead:
 
     def _walk(self, read: LogReadResult, records: FileSlice) -> list[BatchPosition]:
         """The batches of the read whose records could be acquired."""
-        partition = self.shared.partition
-        last_offset = max(partition.window_end, self._offset)
+        share_partition = self.shared.share_partition
+        last_offset = max(share_partition.window_end, self._offset)
         aborted = sorted(read.aborted or (), key=lambda transaction: transaction[1])
         ended: set[int] = set()  # producers inside of a transaction that is aborted later
         found: list[BatchPosition] = []

@@ -68,9 +68,9 @@ class ShareGroupSettings(NamedTuple):
 
 
 class LocalSharePartition:
-    """A share-partition with its log, and the fetches that wait for its records.
+    """A share-partition with its partition, and the fetches that wait for its records.
 
-    It is `ready` when its state has been read; until then it has no `partition`.
+    It is `ready` when its state has been read; until then it has no `share_partition`.
     """
 
     __slots__ = (
@@ -79,27 +79,27 @@ class LocalSharePartition:
         "is_new",
         "key",
         "leader_epoch",
-        "log",
         "partition",
         "ready",
+        "share_partition",
         "waiting",
     )
 
-    def __init__(self, key: SharePartitionKey, log: Partition) -> None:
+    def __init__(self, key: SharePartitionKey, partition: Partition) -> None:
         self.key = key
-        self.log = log
-        self.leader_epoch = log.leader_epoch
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.ready = False
         self.is_new = True  # no fetch has read from it since its state was read
         self.error: KafkaError | None = None  # why its state could not be read
-        self.partition: SharePartition
+        self.share_partition: SharePartition
         self.waiting = Watchers()
         self.delays: tuple[int, list[tuple[int, int]]] = (-1, [])  # of the batch at this offset
 
     @property
     def is_over(self) -> bool:
-        """True if this broker no longer leads the log, or leads it in another epoch."""
-        return not self.log.leads or self.log.leader_epoch != self.leader_epoch
+        """True if this broker no longer leads the partition, or leads it in another epoch."""
+        return not self.partition.leads or self.partition.leader_epoch != self.leader_epoch
 
 
 class SharePartitions:
@@ -170,10 +170,10 @@ class SharePartitions:
                 self.forget(key)
 
     def settings(self, group_id: str) -> ShareGroupSettings:
-        found = self._settings.get(group_id)
-        if found is None:
-            found = self._settings[group_id] = self._read_settings(group_id)
-        return found
+        settings = self._settings.get(group_id)
+        if settings is None:
+            settings = self._settings[group_id] = self._read_settings(group_id)
+        return settings
 
     def _has_dead_letters(self) -> bool:
         return finalized(self._metadata.image)["share.version"] >= DEAD_LETTERS_FROM
@@ -222,14 +222,14 @@ class SharePartitions:
         partition = self._partitions.leading(name, index)
         key = SharePartitionKey(group_id, topic_id, index)
         shared = self._shared.get(key)
-        if shared is None or shared.log is not partition or shared.is_over:
+        if shared is None or shared.partition is not partition or shared.is_over:
             shared = self._load(key, partition, now_ms)
         if shared.error is not None:
             self.forget(key)
             raise shared.error
         if shared.ready:
-            shared.partition.limits = self.settings(group_id).limits
-            shared.partition.move_log_start(partition.log.start_offset)
+            shared.share_partition.limits = self.settings(group_id).limits
+            shared.share_partition.move_log_start(partition.log.start_offset)
         return shared
 
     def forget(self, key: SharePartitionKey) -> None:
@@ -246,7 +246,7 @@ class SharePartitions:
         """The number of delayed records of each group."""
         counts: dict[str, int] = {}
         for key, shared in self._shared.items():
-            count = shared.partition.delayed_count if shared.ready else 0
+            count = shared.share_partition.delayed_count if shared.ready else 0
             if count:
                 counts[key.group_id] = counts.get(key.group_id, 0) + count
         return counts
@@ -282,41 +282,41 @@ class SharePartitions:
 
     def _begin_read(self, shared: LocalSharePartition, now_ms: int) -> None:
         read = self.persister.read(shared.key, leader_epoch=shared.leader_epoch, now_ms=now_ms)
-        read.then(lambda found: self._read(shared, found))
+        read.then(lambda result: self._read(shared, result))
 
-    def _read(self, shared: LocalSharePartition, found: StateResult) -> None:
-        if isinstance(found, KafkaError):
-            self._read_failed(shared, found)
+    def _read(self, shared: LocalSharePartition, result: StateResult) -> None:
+        if isinstance(result, KafkaError):
+            self._read_failed(shared, result)
             return
-        if found.start_offset != UNKNOWN:
-            self._loaded(shared, found)
+        if result.start_offset != UNKNOWN:
+            self._loaded(shared, result)
             return
         # Stored at once: `latest` would be a later offset after a restart, and whatever was
         # delivered but not acknowledged by then would be skipped.
         now_ms = self._clock.now_ms()
-        start_offset = self._first_offset(shared.key.group_id, shared.log, now_ms)
-        first = SharePartitionWrite(found.state_epoch, shared.leader_epoch, start_offset, 0, ())
-        state = found._replace(start_offset=start_offset)
+        start_offset = self._first_offset(shared.key.group_id, shared.partition, now_ms)
+        first = SharePartitionWrite(result.state_epoch, shared.leader_epoch, start_offset, 0, ())
+        state = result._replace(start_offset=start_offset)
         written = self.persister.write(shared.key, first, now_ms)
         written.then(
-            lambda result: (
-                self._read_failed(shared, result)
-                if isinstance(result, KafkaError)
+            lambda outcome: (
+                self._read_failed(shared, outcome)
+                if isinstance(outcome, KafkaError)
                 else self._loaded(shared, state)
             )
         )
 
     def _loaded(self, shared: LocalSharePartition, state: SharePartitionState) -> None:
-        shared.partition = SharePartition(
+        shared.share_partition = SharePartition(
             state.start_offset,
             batches=state.batches,
             state_epoch=state.state_epoch,
             leader_epoch=shared.leader_epoch,
             limits=self.settings(shared.key.group_id).limits,
         )
-        shared.partition.move_log_start(shared.log.log.start_offset)
+        shared.share_partition.move_log_start(shared.partition.log.start_offset)
         shared.ready = True
-        self._send_dead_letters(shared, shared.partition.unfinished())
+        self._send_dead_letters(shared, shared.share_partition.unfinished())
         shared.waiting.wake_all()
 
     def _read_failed(self, shared: LocalSharePartition, error: KafkaError) -> None:
@@ -353,7 +353,7 @@ class SharePartitions:
         member: ShareMember,
         topic_id: bytes,
         index: int,
-        said: Iterable[ShareAcknowledgementBatch],
+        acknowledgements: Iterable[ShareAcknowledgementBatch],
         now_ms: int,
     ) -> Promise[Refusal]:
         """Resolved when all of it is stored; with a KafkaError if none of it is."""
@@ -361,12 +361,14 @@ class SharePartitions:
             shared = self.find(member.group_id, topic_id, index, now_ms)
             if not shared.ready:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "its state is being read")
-            change = shared.partition.acknowledge(member.member_id, said, now_ms)
+            transition = shared.share_partition.acknowledge(
+                member.member_id, acknowledgements, now_ms
+            )
         except KafkaError as error:
             answer = Promise[Refusal]()
             answer.resolve(error)
             return answer
-        stored = self._store(shared, change, now_ms)
+        stored = self._store(shared, transition, now_ms)
         self.watch(shared, now_ms)
         return stored
 
@@ -377,7 +379,7 @@ class SharePartitions:
         shares = [shared for key, shared in self._shared.items() if key.group_id == group_id]
         released = all_of(
             [
-                self._store_in_background(shared, shared.partition.release(member_id), now_ms)
+                self._store_in_background(shared, shared.share_partition.release(member_id), now_ms)
                 for shared in shares
                 if shared.ready
             ]
@@ -397,47 +399,47 @@ class SharePartitions:
 
     def watch(self, shared: LocalSharePartition, now_ms: int) -> None:
         """Locks were acquired or renewed: set the timer that expires them."""
-        self._alarm.set(shared.partition.next_deadline_ms(), now_ms)
+        self._alarm.set(shared.share_partition.next_deadline_ms(), now_ms)
 
     def _store(
-        self, shared: LocalSharePartition, change: StateTransition, now_ms: int
+        self, shared: LocalSharePartition, transition: StateTransition, now_ms: int
     ) -> Promise[Refusal]:
-        partition = shared.partition
-        if not change.batches:
-            partition.commit(change)
+        share_partition = shared.share_partition
+        if not transition.batches:
+            share_partition.commit(transition)
             answer = Promise[Refusal]()
             answer.resolve(None)
             return answer
         write = SharePartitionWrite(
-            partition.state_epoch,
-            partition.leader_epoch,
-            change.start_offset,
-            change.delivery_complete_count,
-            tuple(change.batches),
+            share_partition.state_epoch,
+            share_partition.leader_epoch,
+            transition.start_offset,
+            transition.delivery_complete_count,
+            tuple(transition.batches),
         )
         written = self.persister.write(shared.key, write, now_ms)
-        return written.then(lambda found: self._stored(shared, change, found))
+        return written.then(lambda result: self._stored(shared, transition, result))
 
     def _stored(
-        self, shared: LocalSharePartition, change: StateTransition, found: StateResult
+        self, shared: LocalSharePartition, transition: StateTransition, result: StateResult
     ) -> Refusal:
-        if isinstance(found, KafkaError):
+        if isinstance(result, KafkaError):
             now_ms = self._clock.now_ms()
-            shared.partition.rollback(change)
+            shared.share_partition.rollback(transition)
             self._alarm.set(now_ms + RETRY_MS, now_ms)  # for locks that expire, or have expired
-            if found.code in _FENCED:
+            if result.code in _FENCED:
                 self.forget(shared.key)
-            return KafkaError(_leader_code(found.code), found.message)
-        shared.partition.commit(change)
-        self._send_dead_letters(shared, change.dead)
+            return KafkaError(_leader_code(result.code), result.message)
+        shared.share_partition.commit(transition)
+        self._send_dead_letters(shared, transition.dead)
         shared.waiting.wake_all()
         return None
 
     def _store_in_background(
-        self, shared: LocalSharePartition, change: StateTransition, now_ms: int
+        self, shared: LocalSharePartition, transition: StateTransition, now_ms: int
     ) -> Promise[Refusal]:
         """Without a request that waits. What cannot be stored is retried later."""
-        stored = self._store(shared, change, now_ms)
+        stored = self._store(shared, transition, now_ms)
         stored.then(partial(_warn, shared.key))
         return stored
 
@@ -451,7 +453,7 @@ class SharePartitions:
             if not offsets <= offsets_sent:
                 offsets_sent |= offsets
                 done = partial(self._dead_letters_sent, shared, records)
-                self.dead_letters.send(shared.key.group_id, shared.log, records, done)
+                self.dead_letters.send(shared.key.group_id, shared.partition, records, done)
 
     def _dead_letters_sent(self, shared: LocalSharePartition, dead: DeadRecords) -> None:
         offsets_sent = self._dead_letter_offsets.get(shared.key, set())
@@ -468,8 +470,8 @@ class SharePartitions:
         if self._stopped or shared.is_over or shared.key.topic_id not in self._names:
             return
         now_ms = self._clock.now_ms()
-        change = shared.partition.archive(dead.first, dead.last)
-        stored = self._store_in_background(shared, change, now_ms)
+        transition = shared.share_partition.archive(dead.first, dead.last)
+        stored = self._store_in_background(shared, transition, now_ms)
         stored.then(lambda refusal: self._archived(shared, dead, refusal))
 
     def _archived(self, shared: LocalSharePartition, dead: DeadRecords, refusal: Refusal) -> None:
@@ -482,16 +484,16 @@ class SharePartitions:
 
     def _clock_set(self, step_ms: int) -> None:
         for shared in [shared for shared in self._shared.values() if shared.ready]:
-            shared.partition.clock_set(step_ms)
+            shared.share_partition.clock_set(step_ms)
 
     def _expire(self, now_ms: int) -> int | None:
         deadlines = []
         for shared in [shared for shared in self._shared.values() if shared.ready]:
-            due_ms = shared.partition.next_deadline_ms()
+            due_ms = shared.share_partition.next_deadline_ms()
             if due_ms is not None and due_ms <= now_ms:
-                self._store_in_background(shared, shared.partition.expire(now_ms), now_ms)
+                self._store_in_background(shared, shared.share_partition.expire(now_ms), now_ms)
                 shared.waiting.wake_all()  # delayed records may be due, which is not stored
-                due_ms = shared.partition.next_deadline_ms()
+                due_ms = shared.share_partition.next_deadline_ms()
                 if due_ms is not None and due_ms <= now_ms:
                     due_ms = now_ms + RETRY_MS
             if due_ms is not None:
@@ -509,8 +511,8 @@ def _warn(key: SharePartitionKey, refusal: Refusal) -> None:
         log.warning("%s: storing the share-partition state failed: %s", key, refusal)
 
 
-def _first_refusal(found: Iterable[StateResult]) -> Refusal:
-    return next((result for result in found if isinstance(result, KafkaError)), None)
+def _first_refusal(results: Iterable[StateResult]) -> Refusal:
+    return next((result for result in results if isinstance(result, KafkaError)), None)
 
 
 def _leader_code(code: ErrorCode) -> ErrorCode:

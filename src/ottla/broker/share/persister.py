@@ -42,10 +42,10 @@ class _PendingRequest(NamedTuple):
     """A request, for this broker or another one, and until when it may be retried."""
 
     key: SharePartitionKey
-    here: Callable[[ShareCoordinatorService, int], Promise[StateResult]]
-    there: Callable[[Promise[StateResult]], StateRequest]
+    local: Callable[[ShareCoordinatorService, int], Promise[StateResult]]
+    remote: Callable[[Promise[StateResult]], StateRequest]
     answer: Promise[StateResult]
-    until_s: float
+    deadline_s: float
 
 
 class Persister:
@@ -70,7 +70,9 @@ class Persister:
         self._states = states
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._batcher: RequestBatcher[StateRequest] = RequestBatcher(self._carry, _refuse)
+        self._batcher: RequestBatcher[StateRequest] = RequestBatcher(
+            self._send_request, _fail_items
+        )
 
     def stop(self) -> None:
         self._batcher.stop()
@@ -78,73 +80,75 @@ class Persister:
     def initialize(
         self, key: SharePartitionKey, *, state_epoch: int, start_offset: int, now_ms: int
     ) -> Promise[StateResult]:
-        def there(answer: Promise[StateResult]) -> StateRequest:
+        def remote(answer: Promise[StateResult]) -> StateRequest:
             from ottla.broker.share.state_requests import INITIALIZE, StateRequest, initialize_data
 
             data = initialize_data(key, state_epoch, start_offset)
             return StateRequest(INITIALIZE, key, data, answer)
 
-        def here(states: ShareCoordinatorService, at_ms: int) -> Promise[StateResult]:
+        def local(states: ShareCoordinatorService, at_ms: int) -> Promise[StateResult]:
             return states.initialize(
                 key, state_epoch=state_epoch, start_offset=start_offset, now_ms=at_ms
             )
 
-        return self._call(key, here, there, now_ms)
+        return self._call(key, local, remote, now_ms)
 
     def read(
         self, key: SharePartitionKey, *, leader_epoch: int, now_ms: int
     ) -> Promise[StateResult]:
-        def there(answer: Promise[StateResult]) -> StateRequest:
+        def remote(answer: Promise[StateResult]) -> StateRequest:
             from ottla.broker.share.state_requests import READ, StateRequest, read_data
 
             return StateRequest(READ, key, read_data(key, leader_epoch), answer)
 
-        def here(states: ShareCoordinatorService, at_ms: int) -> Promise[StateResult]:
+        def local(states: ShareCoordinatorService, at_ms: int) -> Promise[StateResult]:
             return states.read(key, leader_epoch=leader_epoch, now_ms=at_ms)
 
-        return self._call(key, here, there, now_ms)
+        return self._call(key, local, remote, now_ms)
 
     def write(
         self, key: SharePartitionKey, write: SharePartitionWrite, now_ms: int
     ) -> Promise[StateResult]:
-        def there(answer: Promise[StateResult]) -> StateRequest:
+        def remote(answer: Promise[StateResult]) -> StateRequest:
             from ottla.broker.share.state_requests import WRITE, StateRequest, write_data
 
             return StateRequest(WRITE, key, write_data(key, write), answer)
 
-        return self._call(key, lambda states, at_ms: states.write(key, write, at_ms), there, now_ms)
+        return self._call(
+            key, lambda states, at_ms: states.write(key, write, at_ms), remote, now_ms
+        )
 
     def delete(self, key: SharePartitionKey, now_ms: int) -> Promise[StateResult]:
-        def there(answer: Promise[StateResult]) -> StateRequest:
+        def remote(answer: Promise[StateResult]) -> StateRequest:
             from ottla.broker.share.state_requests import DELETE, StateRequest, delete_data
 
             return StateRequest(DELETE, key, delete_data(key), answer)
 
-        return self._call(key, lambda states, at_ms: states.delete(key, at_ms), there, now_ms)
+        return self._call(key, lambda states, at_ms: states.delete(key, at_ms), remote, now_ms)
 
     def summary(self, key: SharePartitionKey, now_ms: int) -> Promise[StateResult]:
-        def there(answer: Promise[StateResult]) -> StateRequest:
+        def remote(answer: Promise[StateResult]) -> StateRequest:
             from ottla.broker.share.state_requests import SUMMARY, StateRequest, summary_data
 
             return StateRequest(SUMMARY, key, summary_data(key), answer)
 
-        return self._call(key, lambda states, at_ms: states.summary(key, at_ms), there, now_ms)
+        return self._call(key, lambda states, at_ms: states.summary(key, at_ms), remote, now_ms)
 
-    # -- here or there
+    # -- local or remote
 
     def _call(
         self,
         key: SharePartitionKey,
-        here: Callable[[ShareCoordinatorService, int], Promise[StateResult]],
-        there: Callable[[Promise[StateResult]], StateRequest],
+        local: Callable[[ShareCoordinatorService, int], Promise[StateResult]],
+        remote: Callable[[Promise[StateResult]], StateRequest],
         now_ms: int,
     ) -> Promise[StateResult]:
         if self._is_alone:
-            found = here(self._states, now_ms)
-            if not found.is_resolved or not is_loading(found.value):
-                return found
+            local_result = local(self._states, now_ms)
+            if not local_result.is_resolved or not is_loading(local_result.value):
+                return local_result
         answer = Promise[StateResult]()
-        request = _PendingRequest(key, here, there, answer, self._loop.time() + ASK_S_MAX)
+        request = _PendingRequest(key, local, remote, answer, self._loop.time() + ASK_S_MAX)
         self._send(request)
         return answer
 
@@ -155,39 +159,39 @@ class Persister:
             self._finish(request, error)
             return
         if leader == self._node_id:
-            found = request.here(self._states, self._clock.now_ms())
+            result_promise = request.local(self._states, self._clock.now_ms())
         else:
-            found = Promise[StateResult]()
-            self._batcher.send(leader, request.there(found))
-        found.then(lambda result: self._finish(request, result))
+            result_promise = Promise[StateResult]()
+            self._batcher.send(leader, request.remote(result_promise))
+        result_promise.then(lambda result: self._finish(request, result))
 
-    def _finish(self, request: _PendingRequest, found: StateResult) -> None:
-        if isinstance(found, KafkaError) and found.code in _RETRIABLE:
-            may_pass = is_loading(found) or not self._is_alone
-            if may_pass and self._loop.time() + RETRY_S < request.until_s:
+    def _finish(self, request: _PendingRequest, result: StateResult) -> None:
+        if isinstance(result, KafkaError) and result.code in _RETRIABLE:
+            may_pass = is_loading(result) or not self._is_alone
+            if may_pass and self._loop.time() + RETRY_S < request.deadline_s:
                 self._loop.call_later(RETRY_S, self._send, request)
                 return
-            if not is_loading(found):
-                found = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, found.message)
-        request.answer.resolve(found)
+            if not is_loading(result):
+                result = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, result.message)
+        request.answer.resolve(result)
 
     @property
     def _is_alone(self) -> bool:
         """True if no other broker can be, or become, the coordinator."""
         return len(self._metadata.image.brokers) < 2
 
-    async def _carry(self, broker_id: int, questions: list[StateRequest]) -> None:
+    async def _send_request(self, broker_id: int, requests: list[StateRequest]) -> None:
         from ottla.broker.share.state_requests import send_state_requests
 
-        await send_state_requests(self._connections, broker_id, questions)
+        await send_state_requests(self._connections, broker_id, requests)
 
 
-def is_loading(found: StateResult) -> bool:
+def is_loading(result: StateResult) -> bool:
     """True if the coordinator will know the state once it has read its log."""
-    return isinstance(found, KafkaError) and found.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return isinstance(result, KafkaError) and result.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def _refuse(questions: list[StateRequest], error: KafkaError) -> None:
-    for question in questions:
-        if not question.answer.is_resolved:
-            question.answer.resolve(error)
+def _fail_items(requests: list[StateRequest], error: KafkaError) -> None:
+    for request in requests:
+        if not request.answer.is_resolved:
+            request.answer.resolve(error)

@@ -87,12 +87,12 @@ def work(options: Options) -> int:
 def _add(acls: AclAdmin, options: Options) -> None:
     if _pattern(options) not in (AclPattern.LITERAL, AclPattern.PREFIXED):
         raise UsageError("A '--resource-pattern-type' value of 'Any' or 'Match' is not valid here")
-    made: list[Acl] = []
+    new_acls: list[Acl] = []
     for resource, rules in _grants(options, needed=True).items():
         print(f"Adding ACLs for resource `{shown(resource)}`: ")
         print(" " + "\n".join(f"\t{entry(rule)}" for rule in rules) + "\n")
-        made += [_acl(rule) for rule in rules]
-    acls.create(made)
+        new_acls += [_acl(rule) for rule in rules]
+    acls.create(new_acls)
 
 
 def _remove(acls: AclAdmin, options: Options) -> None:
@@ -110,7 +110,9 @@ def _list(acls: AclAdmin, options: Options) -> None:
         if principal is not None:
             print(f"ACLs for principal `{principal}`")
         found = {
-            acl for wanted in filters for acl in acls.find(replace(wanted, principal=principal))
+            acl
+            for acl_filter in filters
+            for acl in acls.find(replace(acl_filter, principal=principal))
         }
         print_acls(found)
 
@@ -162,21 +164,21 @@ def _grants(options: Options, *, needed: bool) -> Grants:
 
 
 def _for_clients(options: Options) -> Grants:
-    wanted: dict[int, list[AclOperation]] = {}
+    acl_filter: dict[int, list[AclOperation]] = {}
     if options.has("producer"):
-        wanted[R.TOPIC] = [O.WRITE, O.DESCRIBE, O.CREATE]
-        wanted[R.TRANSACTIONAL_ID] = [O.WRITE, O.DESCRIBE]
+        acl_filter[R.TOPIC] = [O.WRITE, O.DESCRIBE, O.CREATE]
+        acl_filter[R.TRANSACTIONAL_ID] = [O.WRITE, O.DESCRIBE]
     if options.has("consumer"):
         if not options.has("topic") or not options.has("group"):
             raise UsageError("With --consumer you must specify --topic and --group.")
-        wanted[R.TOPIC] = [*wanted.get(R.TOPIC, ()), O.READ, O.DESCRIBE]
-        wanted[R.GROUP] = [O.READ]
+        acl_filter[R.TOPIC] = [*acl_filter.get(R.TOPIC, ()), O.READ, O.DESCRIBE]
+        acl_filter[R.GROUP] = [O.READ]
     if not options.has("topic"):
         raise UsageError("With --producer you must specify a --topic.")
     grants = {
         resource: [
             rule
-            for operation in dict.fromkeys(wanted.get(resource.resource, ()))
+            for operation in dict.fromkeys(acl_filter.get(resource.resource, ()))
             for rule in _rules(options, resource, operation)
         ]
         for resource in _resources(options)

@@ -96,7 +96,7 @@ def alter(admin: Admin, options: Options) -> None:
     """An empty value deletes the setting."""
     name = options.value("name") or uuid_text(random_uuid())
     options.integer("interval")
-    given = {
+    values = {
         config: options.require(option)
         for option, config in SETTINGS.items()
         if options.has(option)
@@ -104,8 +104,8 @@ def alter(admin: Admin, options: Options) -> None:
     admin.configs.alter(
         ResourceType.CLIENT_METRICS,
         name,
-        set={config: value for config, value in given.items() if value},
-        delete=[config for config, value in given.items() if not value],
+        set={config: value for config, value in values.items() if value},
+        delete=[config for config, value in values.items() if not value],
     )
     print(f"Altered client metrics config for {name}.")
 

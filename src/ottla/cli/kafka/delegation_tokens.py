@@ -108,9 +108,9 @@ def _create(tokens: DelegationTokenAdmin, options: Options) -> None:
         f" max-life-time-period :{period_ms}"
     )
     owner = next(iter(_principals(options, "owner-principal")), None)
-    made = tokens.create(renewers=renewers, owner=owner, max_lifetime_ms=period_ms)
-    print(f"Created delegation token with tokenId : {made.token.id}")
-    _print([made])
+    created = tokens.create(renewers=renewers, owner=owner, max_lifetime_ms=period_ms)
+    print(f"Created delegation token with tokenId : {created.token.id}")
+    _print([created])
 
 
 def _renew(tokens: DelegationTokenAdmin, options: Options) -> None:

@@ -52,25 +52,25 @@ def _key(data: bytes | None) -> OffsetCommitKey | GroupMetadataKey | None:
 def _commit_value(data: bytes | None) -> Any:
     if data is None:
         return None
-    found: CommittedOffset = read_offset_value(data)
+    offset: CommittedOffset = read_offset_value(data)
     shown: dict[str, Any] = {
-        "offset": found.offset,
-        "leaderEpoch": found.leader_epoch,
-        "metadata": found.metadata,
-        "commitTimestamp": found.commit_timestamp_ms,
+        "offset": offset.offset,
+        "leaderEpoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "commitTimestamp": offset.commit_timestamp_ms,
     }
-    if found.expire_timestamp_ms != -1:
-        shown["expireTimestamp"] = found.expire_timestamp_ms
-    if found.topic_id != ZERO_UUID:
-        shown["topicId"] = base64.urlsafe_b64encode(found.topic_id).decode().rstrip("=")
+    if offset.expire_timestamp_ms != -1:
+        shown["expireTimestamp"] = offset.expire_timestamp_ms
+    if offset.topic_id != ZERO_UUID:
+        shown["topicId"] = base64.urlsafe_b64encode(offset.topic_id).decode().rstrip("=")
     return {"version": int.from_bytes(data[:2], "big"), "data": shown}
 
 
 def _group_value(data: bytes | None, *, open_members: bool) -> Any:
     if data is None:
         return None
-    found: GroupMetadataValue = read_group_value(data)
-    opened = open_members and found.protocol_type == "consumer"
+    group: GroupMetadataValue = read_group_value(data)
+    opened = open_members and group.protocol_type == "consumer"
     members = [
         {
             "memberId": member.member_id,
@@ -82,14 +82,14 @@ def _group_value(data: bytes | None, *, open_members: bool) -> Any:
             "subscription": (_subscription if opened else _base64)(member.subscription),
             "assignment": (_assignment if opened else _base64)(member.assignment),
         }
-        for member in found.members
+        for member in group.members
     ]
     shown = {
-        "protocolType": found.protocol_type,
-        "generation": found.generation,
-        "protocol": found.protocol,
-        "leader": found.leader,
-        "currentStateTimestamp": found.state_timestamp_ms,
+        "protocolType": group.protocol_type,
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+        "currentStateTimestamp": group.state_timestamp_ms,
         "members": members,
     }
     return {"version": int.from_bytes(data[:2], "big"), "data": shown}

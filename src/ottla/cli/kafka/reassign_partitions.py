@@ -308,10 +308,10 @@ def _assignment(
     admin: Admin, topics: Iterable[str], *, missing_is_fine: bool = False
 ) -> Assignment:
     """The replicas of every partition of these topics."""
-    found: Assignment = {}
+    assignment: Assignment = {}
     for name, topic in admin.topics.describe(*topics).items():
         if isinstance(topic, TopicDescription):
-            found |= {
+            assignment |= {
                 TopicPartition(name, partition.partition): list(partition.replicas)
                 for partition in topic.partitions
             }
@@ -319,7 +319,7 @@ def _assignment(
             raise topic
         elif not missing_is_fine:
             raise ToolError(f"Topic {name} not found.")
-    return found
+    return assignment
 
 
 def _assignment_of(admin: Admin, partitions: Collection[TopicPartition]) -> Assignment:

@@ -314,14 +314,14 @@ def record_json(formats: dict[int, RecordFormat], key: bytes | None, value: byte
         return None
 
 
-def _value(known: RecordFormat, data: bytes | None) -> Any:
+def _value(record_format: RecordFormat, data: bytes | None) -> Any:
     if data is None:
         return None
     (version,) = struct.unpack_from(">h", data)
-    if version not in known.values:
+    if version not in record_format.values:
         return {"version": version, "data": "unknown"}
-    reader = _FieldReader(data, flexible=version >= known.flexible_from)
-    shown, _ = _struct(reader, known.values[version], 2)
+    reader = _FieldReader(data, flexible=version >= record_format.flexible_from)
+    shown, _ = _struct(reader, record_format.values[version], 2)
     return {"version": version, "data": shown}
 
 

@@ -63,9 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def work(options: Options) -> int:
     name = options.require("application-id")
     bootstrap = options.value("bootstrap-server") or "localhost:9092"
-    given = [scenario for scenario in SCENARIOS if options.has(scenario)]
-    if len(given) > 1:
-        raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
+    scenarios = [scenario for scenario in SCENARIOS if options.has(scenario)]
+    if len(scenarios) > 1:
+        raise UsageError(f'Option "[{scenarios[0]}]" can\'t be used with option "[{scenarios[1]}]"')
     if options.has("dry-run"):
         print(
             "----Dry run displays the actions which will be performed when running Streams Reset"

@@ -112,9 +112,9 @@ def _check_reset(options: Options) -> None:
     for name in ("delete-internal-topic", "delete-all-internal-topics"):
         if options.has(name) and not options.has("execute"):
             raise UsageError(f"Option [reset-offsets] takes [execute] when [{name}] is used.")
-    given = [scenario for scenario in SCENARIOS if options.has(scenario)]
-    if len(given) > 1:
-        raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
+    scenarios = [scenario for scenario in SCENARIOS if options.has(scenario)]
+    if len(scenarios) > 1:
+        raise UsageError(f'Option "[{scenarios[0]}]" can\'t be used with option "[{scenarios[1]}]"')
 
 
 def list_groups(admin: Admin, options: Options) -> None:

@@ -85,10 +85,10 @@ def delete_offsets(admin: Admin, options: Options) -> None:
     delete_offsets_of(admin, name, words)
 
 
-def _inputs(found: StreamsGroupDescription) -> list[str]:
+def _inputs(group: StreamsGroupDescription) -> list[str]:
     """The topics that come from outside the application."""
-    internal = set(found.internal_topics())
-    return sorted({topic for topics in found.sources().values() for topic in topics} - internal)
+    internal = set(group.internal_topics())
+    return sorted({topic for topics in group.sources().values() for topic in topics} - internal)
 
 
 def _delete_internal(admin: Admin, options: Options, found: StreamsGroupDescription) -> None:

@@ -38,13 +38,13 @@ def run(
     try:
         if not words:
             raise UsageError(description)
-        given = Options(known, words)
-        if given.has("help"):
+        parsed = Options(known, words)
+        if parsed.has("help"):
             raise UsageError(description)
-        if given.has("version"):
+        if parsed.has("version"):
             print(f"{KAFKA_VERSION}-ottla-{ottla.__version__}")
             return 0
-        code = work(given)
+        code = work(parsed)
         sys.stdout.flush()
         return code
     except UsageError as error:

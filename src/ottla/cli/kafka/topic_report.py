@@ -53,15 +53,15 @@ def print_topics(
             if own.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue  # deleted meanwhile
             raise own
-        said = [config for config in own if config.source in _SAID]
-        if shown.report is None and (said or not shown.overrides_only):
-            print(topic_line(topic, said, moving))
+        shown_configs = [config for config in own if config.source in _SAID]
+        if shown.report is None and (shown_configs or not shown.overrides_only):
+            print(topic_line(topic, shown_configs, moving))
         if not shown.overrides_only:
             needed = min_insync_replicas(own)
             for part in topic.partitions:
-                move = moving.get(TopicPartition(topic.name, part.partition))
-                if shown.report is None or is_in(part, shown.report, needed, live, move):
-                    print(partition_line(topic.name, part, move))
+                reassignment = moving.get(TopicPartition(topic.name, part.partition))
+                if shown.report is None or is_in(part, shown.report, needed, live, reassignment):
+                    print(partition_line(topic.name, part, reassignment))
 
 
 def topic_line(
@@ -72,20 +72,25 @@ def topic_line(
     if topic.partitions:
         first = topic.partitions[0]
         factor = _factor(first, moving.get(TopicPartition(topic.name, first.partition)))
-    said = ",".join(f"{config.name}={config.value}" for config in configs)
+    config_text = ",".join(f"{config.name}={config.value}" for config in configs)
     return (
         f"Topic: {topic.name}\tTopicId: {topic_id}\tPartitionCount: {len(topic.partitions)}"
-        f"\tReplicationFactor: {factor}\tConfigs: {said}"
+        f"\tReplicationFactor: {factor}\tConfigs: {config_text}"
     )
 
 
-def partition_line(topic: str, part: PartitionDescription, move: Reassignment | None) -> str:
+def partition_line(
+    topic: str, part: PartitionDescription, reassignment: Reassignment | None
+) -> str:
     leader = str(part.leader) if part.leader >= 0 else "none"
     elr = "N/A" if part.elr is None else _ids(part.elr)
     last = "N/A" if part.last_known_elr is None else _ids(part.last_known_elr)
     moves = ""
-    if move is not None:
-        moves = f"\tAdding Replicas: {_ids(move.adding)}\tRemoving Replicas: {_ids(move.removing)}"
+    if reassignment is not None:
+        moves = (
+            f"\tAdding Replicas: {_ids(reassignment.adding)}"
+            f"\tRemoving Replicas: {_ids(reassignment.removing)}"
+        )
     return (
         f"\tTopic: {topic}\tPartition: {part.partition}\tLeader: {leader}"
         f"\tReplicas: {_ids(part.replicas)}\tIsr: {_ids(part.isr)}{moves}\tElr: {elr}"
@@ -98,10 +103,10 @@ def is_in(
     report: str,
     needed: int,
     live: set[int],
-    move: Reassignment | None,
+    reassignment: Reassignment | None,
 ) -> bool:
     if report == "under-replicated-partitions":
-        return len(part.isr) < _factor(part, move)
+        return len(part.isr) < _factor(part, reassignment)
     if report == "unavailable-partitions":
         return part.leader not in live
     if report == "under-min-isr-partitions":
@@ -117,9 +122,9 @@ def min_insync_replicas(configs: Iterable[ConfigEntry]) -> int:
     return 1
 
 
-def _factor(part: PartitionDescription, move: Reassignment | None) -> int:
+def _factor(part: PartitionDescription, reassignment: Reassignment | None) -> int:
     """Replicas that are still being added do not count."""
-    return len(part.replicas) - (len(move.adding) if move is not None else 0)
+    return len(part.replicas) - (len(reassignment.adding) if reassignment is not None else 0)
 
 
 def _reassignments(admin: Admin, topics: Iterable[TopicDescription]) -> ReassignmentsByPartition:

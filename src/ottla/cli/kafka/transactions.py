@@ -194,11 +194,11 @@ def find_hanging(admin: Admin, args: Namespace) -> None:
     print_columns(HANGING_COLUMNS, [hanging_row(transaction, now_ms) for transaction in found])
 
 
-def hanging_row(found: HangingTransaction, now_ms: int) -> list[str]:
-    producer = found.producer
+def hanging_row(transaction: HangingTransaction, now_ms: int) -> list[str]:
+    producer = transaction.producer
     return [
-        found.partition.topic,
-        str(found.partition.partition),
+        transaction.partition.topic,
+        str(transaction.partition.partition),
         str(producer.producer_id),
         str(producer.producer_epoch),
         str(producer.coordinator_epoch),

@@ -105,9 +105,9 @@ class RunRecords:
 def _default_folder() -> Path:
     """OTTLA_RUN_DIR, or this user's state directory. OSError if the user has no home directory,
     such as a random user id in a container."""
-    given = os.environ.get(FOLDER)
-    if given:
-        return Path(given)
+    folder = os.environ.get(FOLDER)
+    if folder:
+        return Path(folder)
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     try:
         return Path(state).expanduser() / "ottla" / "run"

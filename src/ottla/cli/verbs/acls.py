@@ -110,16 +110,16 @@ def list_acls(
     [dim]ottla acls list
     ottla acls list topic:orders[/dim]
     """
-    wanted = AclFilter()
+    acl_filter = AclFilter()
     acls: list[Acl] = []
     if resource is not None:
         kind, name, _ = parse_resource(resource)
-        wanted = AclFilter(kind, name, AclPattern.MATCH)
-    if resource is None or not _is_of_registry(wanted.resource):
+        acl_filter = AclFilter(kind, name, AclPattern.MATCH)
+    if resource is None or not _is_of_registry(acl_filter.resource):
         with _admin(bootstrap_server, command_config) as admin:
-            acls += _of_broker(admin, wanted, needed=resource is not None)
-    if resource is None or _is_of_registry(wanted.resource):
-        acls += _rules(bootstrap_server, command_config, acl_topic).find(wanted)
+            acls += _of_broker(admin, acl_filter, needed=resource is not None)
+    if resource is None or _is_of_registry(acl_filter.resource):
+        acls += _rules(bootstrap_server, command_config, acl_topic).find(acl_filter)
     found = [_listed(acl) for acl in sorted(acls)]
     if as_json:
         print_json(found)
@@ -186,14 +186,14 @@ def remove(
     [dim]ottla acls remove alice READ topic:orders[/dim]
     """
     kind, name, pattern = parse_resource(resource)
-    wanted = AclFilter(
+    acl_filter = AclFilter(
         kind, name, pattern, principal=_principal(who), operation=_operation(operation)
     )
     if _is_of_registry(kind):
-        gone = _rules(bootstrap_server, command_config, acl_topic).delete(wanted)
+        gone = _rules(bootstrap_server, command_config, acl_topic).delete(acl_filter)
     else:
         with _admin(bootstrap_server, command_config) as admin:
-            gone = admin.acls.delete([wanted])
+            gone = admin.acls.delete([acl_filter])
     if not gone:
         raise ToolError("there is no such ACL; `ottla acls list` shows those that exist")
     for acl in gone:
@@ -313,11 +313,11 @@ def _is_of_registry(resource: int) -> bool:
     return resource in tuple(RegistryResource)
 
 
-def _of_broker(admin: Admin, wanted: AclFilter, *, needed: bool) -> list[Acl]:
+def _of_broker(admin: Admin, acl_filter: AclFilter, *, needed: bool) -> list[Acl]:
     """A broker without an authorizer has no ACLs, which is an error only if it is asked for
     them."""
     try:
-        return admin.acls.find(wanted)
+        return admin.acls.find(acl_filter)
     except KafkaError as error:
         if needed or error.code != ErrorCode.SECURITY_DISABLED:
             raise

@@ -57,9 +57,9 @@ def certs(
     server.write_text(_server(authority, broker, listen))
     out.print(f"[bold]{authority.certificate}[/bold]  the CA, which both sides trust")
     out.print(f"[bold]{broker.keystore}[/bold]  the brokers' key and certificate")
-    for name, made in clients.items():
+    for name, files in clients.items():
         path = authority.directory / f"{name}.properties"
-        path.write_text(_client(authority, made))
+        path.write_text(_client(authority, files))
         out.print(f"[bold]{path}[/bold]  the settings of {name}, for --command-config")
     out.print(f"ottla serve {server}")
 
@@ -86,11 +86,11 @@ def _server(authority: CertificateAuthority, broker: CertificateFiles, listen: s
     )
 
 
-def _client(authority: CertificateAuthority, made: CertificateFiles) -> str:
+def _client(authority: CertificateAuthority, files: CertificateFiles) -> str:
     return (
         "security.protocol=SSL\n"
         "ssl.keystore.type=PEM\n"
-        f"ssl.keystore.location={made.keystore}\n"
+        f"ssl.keystore.location={files.keystore}\n"
         "ssl.truststore.type=PEM\n"
         f"ssl.truststore.location={authority.certificate}\n"
     )

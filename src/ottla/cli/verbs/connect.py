@@ -163,17 +163,17 @@ def create(
         raise ToolError(str(error)) from None
     rest = ConnectRest(url)
     if replace:
-        made = rest.ask("PUT", "connectors", wanted.name, "config", body=dict(wanted.config))
+        created = rest.ask("PUT", "connectors", wanted.name, "config", body=dict(wanted.config))
     else:
         body: dict[str, Any] = {"name": wanted.name, "config": dict(wanted.config)}
         if wanted.target is not None:
             states = {target: state for state, target in INITIAL_STATES.items()}
             body["initial_state"] = states[wanted.target]
-        made = rest.ask("POST", "connectors", body=body)
+        created = rest.ask("POST", "connectors", body=body)
     if as_json:
-        print_json(made)
+        print_json(created)
         return
-    print_line(f"[green]{escape(wanted.name)}[/] is a {made['type']} connector now.")
+    print_line(f"[green]{escape(wanted.name)}[/] is a {created['type']} connector now.")
     _print_misspelled(wanted.config, rest.validation(wanted.config))
 
 

@@ -70,11 +70,11 @@ def read_text(file: str) -> str:
         raise ToolError(f"{file}: not UTF-8 text") from None
 
 
-def kind_of(file: str, given: str) -> str:
-    if given:
-        kind = given.upper()
+def kind_of(file: str, kind_option: str) -> str:
+    if kind_option:
+        kind = kind_option.upper()
         if kind not in KINDS.values():
-            raise ToolError(f"--type {given}: expected avro, json or protobuf")
+            raise ToolError(f"--type {kind_option}: expected avro, json or protobuf")
         return kind
     suffix = Path(file).suffix.lower()
     if suffix not in KINDS:
@@ -85,10 +85,10 @@ def kind_of(file: str, given: str) -> str:
     return KINDS[suffix]
 
 
-def references_of(given: Sequence[str]) -> tuple[Reference, ...]:
+def references_of(texts: Sequence[str]) -> tuple[Reference, ...]:
     """NAME=SUBJECT:VERSION; the subject may contain colons."""
     found = []
-    for text in given:
+    for text in texts:
         name, equals, place = text.partition("=")
         subject, colon, version = place.rpartition(":")
         if not (name and equals and subject and colon and version.isdigit()):

@@ -124,10 +124,10 @@ def sql(
     raise typer.Exit(code)
 
 
-def _client_at(server: str, given: RestLogin) -> Callable[[], KsqlRestClient]:
+def _client_at(server: str, login_option: RestLogin) -> Callable[[], KsqlRestClient]:
     from ottla.sql.shell.client import KsqlRestClient
 
-    bare, login, tls = given.at(server)
+    bare, login, tls = login_option.at(server)
     header = login.header if login else ""
     return lambda: KsqlRestClient(bare, authorization=header, tls=tls)
 

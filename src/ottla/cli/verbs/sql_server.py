@@ -68,7 +68,7 @@ def sql_server(
 
     config = dict(read_properties(properties)) if properties else {}
     config |= dict(_property(pair) for pair in override)
-    given = {
+    options = {
         "bootstrap.servers": bootstrap_server,
         "ksql.streams.state.dir": str(state_dir or ""),
         "ksql.service.id": service_id,
@@ -76,7 +76,7 @@ def sql_server(
         "ottla.sql.spark.remote": remote,
         QUERIES_FILE: str(queries_file or ""),
     }
-    config |= {name: value for name, value in given.items() if value}
+    config |= {name: value for name, value in options.items() if value}
     settings = KsqlConfig(config)
     _log(verbose)
     try:

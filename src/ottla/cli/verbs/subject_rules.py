@@ -28,20 +28,20 @@ class SubjectRules:
     topic: str
     group_id: str
 
-    def find(self, wanted: AclFilter) -> list[Acl]:
+    def find(self, acl_filter: AclFilter) -> list[Acl]:
         """Empty without the topic, which a query does not create."""
         with Admin(self.bootstrap_servers, settings=self.settings) as admin:
             if self.topic not in admin.topics.names():
                 return []
-        return self._write(lambda state: RegistryChange(state.index.found(wanted)))
+        return self._write(lambda state: RegistryChange(state.index.filtered(acl_filter)))
 
     def add(self, acl: Acl) -> None:
         self._write(lambda state: decide_addition(state, acl))
 
-    def delete(self, wanted: AclFilter) -> list[Acl]:
-        if not self.find(wanted):
+    def delete(self, acl_filter: AclFilter) -> list[Acl]:
+        if not self.find(acl_filter):
             return []
-        return self._write(lambda state: decide_deletion(state, wanted))
+        return self._write(lambda state: decide_deletion(state, acl_filter))
 
     def _write(self, decide: Callable[[SubjectAcls], RegistryChange[T]]) -> T:
         try:

@@ -248,14 +248,14 @@ def _partition(text: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def _plain(found: HangingTransaction) -> dict[str, object]:
+def _plain(transaction: HangingTransaction) -> dict[str, object]:
     return {
-        **found.partition._asdict(),
-        "start_offset": found.producer.start_offset,
-        "producer_id": found.producer.producer_id,
-        "producer_epoch": found.producer.producer_epoch,
-        "coordinator_epoch": found.producer.coordinator_epoch,
-        "last_timestamp_ms": found.producer.last_timestamp_ms,
+        **transaction.partition._asdict(),
+        "start_offset": transaction.producer.start_offset,
+        "producer_id": transaction.producer.producer_id,
+        "producer_epoch": transaction.producer.producer_epoch,
+        "coordinator_epoch": transaction.producer.coordinator_epoch,
+        "last_timestamp_ms": transaction.producer.last_timestamp_ms,
     }
 
 

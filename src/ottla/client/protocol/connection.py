@@ -128,8 +128,8 @@ class BrokerConnection:
         except ssl.SSLError as error:
             raise refused_handshake(self.address, error) from None
         except OSError as error:
-            said = f"{self.address} ended the TLS handshake: {error.strerror or error}"
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, said) from None
+            message = f"{self.address} ended the TLS handshake: {error.strerror or error}"
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, message) from None
 
     def _version(self, api_key: int, version_max: int | None) -> int:
         api = APIS[api_key]

@@ -26,10 +26,10 @@ class KeyType(IntEnum):
 
 def coordinators_of(session: AdminSession, kind: KeyType, keys: Iterable[str]) -> dict[str, int]:
     """The id of the coordinator, by key."""
-    wanted = list(dict.fromkeys(keys))
+    distinct_keys = list(dict.fromkeys(keys))
     connections = session.connections
     _, newest = connections.first.versions.get(ApiKey.FIND_COORDINATOR, (0, 0))
-    batches = [wanted] if newest >= BATCHES_SINCE else [[key] for key in wanted]
+    batches = [distinct_keys] if newest >= BATCHES_SINCE else [[key] for key in distinct_keys]
     found: dict[str, int] = {}
     for batch in filter(None, batches):
         found |= with_retries(session.timeout_s, partial(_ask, connections, kind, batch))

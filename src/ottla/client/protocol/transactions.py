@@ -236,8 +236,8 @@ def describe_transactions(
     """The coordinators' state of these ids; UNKNOWN where they have none."""
     found: dict[str, TransactionStatus] = {}
     for start in range(0, len(transactional_ids), DESCRIBED_AT_ONCE):
-        some = transactional_ids[start : start + DESCRIBED_AT_ONCE]
-        found |= cluster.with_retries(partial(_describe, cluster, some))
+        chunk = transactional_ids[start : start + DESCRIBED_AT_ONCE]
+        found |= cluster.with_retries(partial(_describe, cluster, chunk))
     return found
 
 

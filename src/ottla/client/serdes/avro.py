@@ -78,12 +78,12 @@ class Avro(RegistrySerde[T]):
         to_plain = chained(None if values is None else values.to_plain, apply, branches)
         return b"", encode if to_plain is None else lambda model: encode(to_plain(model))
 
-    def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
+    def _decoder(self, registered: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
         from ottla.schemas.avro.codec import AvroCodec
 
-        schema = self._registry.parsed(found)
+        schema = self._registry.parsed(registered)
         if self._is_generic:
-            return self._generic_decoder(found, schema, plan)
+            return self._generic_decoder(registered, schema, plan)
         reader = self._reader_schema(plan)
         values = None if self._type is None else self._values(reader or schema, self._type)
         named = values is not None and values.has_named_unions
@@ -95,12 +95,12 @@ class Avro(RegistrySerde[T]):
         return lambda data, position: from_plain(decode(data, position))
 
     def _generic_decoder(
-        self, found: RegisteredSchema, schema: ParsedSchema, plan: ReadPlan
+        self, registered: RegisteredSchema, schema: ParsedSchema, plan: ReadPlan
     ) -> Decode:
         from ottla.schemas.avro.codec import AvroCodec
 
         reader = None if plan.latest is None else self._registry.parsed(plan.latest)
-        by, shape = plan.latest or found, (reader or schema).body.root
+        by, shape = plan.latest or registered, (reader or schema).body.root
         tree = RecordTree(shape, by.text, by.references)
         by_reader = None if plan.migrates else reader
         decode = AvroCodec(schema, by_reader, record_names=tree.has_choice).decode

@@ -50,12 +50,12 @@ class RecordTree:
         carried = self._carried.get(id(node)) or _alone(node)
 
         def read(plain: dict[str, Any]) -> GenericRecord:
-            made = GenericRecord(plain, carried)  # a copy: defaults belong to the schema
+            record = GenericRecord(plain, carried)  # a copy: defaults belong to the schema
             for name, convert in parts:
                 value = plain[name]
                 if value is not None:
-                    made[name] = convert(value)
-            return made
+                    record[name] = convert(value)
+            return record
 
         self._readers[id(node)] = read  # a record may contain itself
         for field in node.fields:

@@ -41,11 +41,11 @@ class ContractRule:
     def runs_in(self, mode: str) -> bool:
         return not self.disabled and mode in _BOTH.get(self.mode, (self.mode,))
 
-    def action(self, given: str, mode: str) -> str:
+    def action(self, actions: str, mode: str) -> str:
         """Of `ERROR,NONE` the first is for writing and upgrading."""
-        if self.mode in _BOTH and "," in given:
-            return given.split(",")[0 if mode in _FIRST else 1].strip()
-        return given
+        if self.mode in _BOTH and "," in actions:
+            return actions.split(",")[0 if mode in _FIRST else 1].strip()
+        return actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,26 +167,26 @@ def _active(
     return [(mode, rule) for rule in rules if rule.runs_in(mode)]
 
 
-def _rule(given: Mapping[str, Any]) -> ContractRule:
+def _rule(rule: Mapping[str, Any]) -> ContractRule:
     return ContractRule(
-        name=given.get("name") or "",
-        type=(given.get("type") or "").upper(),
-        mode=given.get("mode") or "",
-        kind=given.get("kind") or "TRANSFORM",
-        expr=given.get("expr") or "",
-        doc=given.get("doc") or "",
-        tags=tuple(given.get("tags") or ()),
-        params=given.get("params") or {},
-        on_success=given.get("onSuccess") or "",
-        on_failure=given.get("onFailure") or "",
-        disabled=bool(given.get("disabled")),
+        name=rule.get("name") or "",
+        type=(rule.get("type") or "").upper(),
+        mode=rule.get("mode") or "",
+        kind=rule.get("kind") or "TRANSFORM",
+        expr=rule.get("expr") or "",
+        doc=rule.get("doc") or "",
+        tags=tuple(rule.get("tags") or ()),
+        params=rule.get("params") or {},
+        on_success=rule.get("onSuccess") or "",
+        on_failure=rule.get("onFailure") or "",
+        disabled=bool(rule.get("disabled")),
     )
 
 
-def _executor(kind: str, given: Mapping[str, RuleExecutor | None]) -> RuleExecutor | None:
-    found = {name.upper(): executor for name, executor in given.items()}
-    if kind in found or kind not in _OPTIONAL:
-        return found.get(kind)
+def _executor(kind: str, executors: Mapping[str, RuleExecutor | None]) -> RuleExecutor | None:
+    by_name = {name.upper(): executor for name, executor in executors.items()}
+    if kind in by_name or kind not in _OPTIONAL:
+        return by_name.get(kind)
     from ottla.client.serdes.expression_rules import expression_executor
 
     return expression_executor(kind)

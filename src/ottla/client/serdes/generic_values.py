@@ -54,9 +54,9 @@ class GenericRecord(dict[str, Any]):
         self.schema = schema
 
     def __or__(self, other: Any) -> GenericRecord:  # type: ignore[override]
-        made = self.copy()
-        made.update(other)
-        return made
+        copy = self.copy()
+        copy.update(other)
+        return copy
 
     def copy(self) -> GenericRecord:
         return GenericRecord(self, self.schema)

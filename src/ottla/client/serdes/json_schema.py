@@ -54,10 +54,10 @@ class JsonSchema(RegistrySerde[T]):
 
         return b"", encode
 
-    def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
+    def _decoder(self, registered: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
         import orjson
 
-        by = (plan.latest or found) if plan.migrates else found
+        by = (plan.latest or registered) if plan.migrates else registered
         schema, apply = self._registry.parsed(by), plan.apply
         carried = CarriedSchema(self.kind, by.text, by.references)
         is_generic = self._is_generic

@@ -39,20 +39,20 @@ def json_maker(wanted: Any, known: dict[Any, Make] | None = None) -> Make | None
     return FROM_TEXT.get(wanted)
 
 
-def _dataclass(wanted: type, known: dict[Any, Make]) -> Make:
+def _dataclass(class_: type, known: dict[Any, Make]) -> Make:
     makers: dict[str, Make | None] = {}
 
     def make(value: dict[str, Any]) -> Any:
-        given = {}
+        arguments = {}
         for name, item in value.items():
             if name in makers:
                 inner = makers[name]
-                given[name] = item if inner is None or item is None else inner(item)
-        return wanted(**given)
+                arguments[name] = item if inner is None or item is None else inner(item)
+        return class_(**arguments)
 
-    known[wanted] = make  # a type may contain itself
-    hints = get_type_hints(wanted)
-    makers.update({field.name: json_maker(hints[field.name], known) for field in fields(wanted)})
+    known[class_] = make  # a type may contain itself
+    hints = get_type_hints(class_)
+    makers.update({field.name: json_maker(hints[field.name], known) for field in fields(class_)})
     return make
 
 

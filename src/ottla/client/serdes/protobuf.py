@@ -129,11 +129,11 @@ class Protobuf(RegistrySerde[T]):
             return _class_decoder(self._type, has_indexes=not header)
         return super()._decode(topic, name, header)
 
-    def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
+    def _decoder(self, registered: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
         from ottla.schemas.protobuf.message_types import MessageTypes
         from ottla.schemas.protobuf.values import MessageValues
 
-        types = MessageTypes(self._registry.parsed(found))
+        types = MessageTypes(self._registry.parsed(registered))
         made: dict[tuple[int, ...], tuple[MessageValues, CarriedSchema | None]] = {}
         is_generic, apply = self._is_generic, plan.apply
         values = None if self._type is None else self._values(self._type)
@@ -146,7 +146,7 @@ class Protobuf(RegistrySerde[T]):
             if indexes not in made:
                 message = types.by_indexes(indexes)
                 name = message.DESCRIPTOR.full_name
-                carried = CarriedSchema(self.kind, found.text, found.references, name)
+                carried = CarriedSchema(self.kind, registered.text, registered.references, name)
                 made[indexes] = (MessageValues(message), carried if is_generic else None)
             messages, carrier = made[indexes]
             plain = messages.to_dict(messages.message_class.FromString(data[position:]))

@@ -276,18 +276,18 @@ class RegistrySerde(Serde[T]):
             self._check_readable(subject, found, own)
         return found
 
-    def _check_readable(self, subject: str, given: RegisteredSchema, own: ValueSchema) -> None:
+    def _check_readable(self, subject: str, registered: RegisteredSchema, own: ValueSchema) -> None:
         """Can a reader with the given schema read what a writer with our own writes?"""
         from ottla.schemas.compatibility.incompatibilities import incompatibilities
         from ottla.schemas.schema_types import parse
 
-        texts = self._registry.referenced_texts(own.references or given.references)
+        texts = self._registry.referenced_texts(own.references or registered.references)
         written = parse(self.kind, own.text, texts)
-        found = incompatibilities("BACKWARD", self._registry.parsed(given), [written])
-        if found:
+        problems = incompatibilities("BACKWARD", self._registry.parsed(registered), [written])
+        if problems:
             raise SerializationError(
-                f"{subject}: {RecordSchemaId(given.id)} can't take these values ({found[0]})."
-                " Without this check: latest.compatibility.strict=false"
+                f"{subject}: {RecordSchemaId(registered.id)} can't take these values"
+                f" ({problems[0]}). Without this check: latest.compatibility.strict=false"
             )
 
     def _registered_references(
@@ -396,7 +396,7 @@ class RegistrySerde(Serde[T]):
         on values as dicts and lists."""
 
     @abstractmethod
-    def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
+    def _decoder(self, registered: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
         """For payloads of this schema; `header` is the header that named it, if no prefix did."""
 
 

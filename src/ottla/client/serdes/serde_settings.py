@@ -71,11 +71,11 @@ def is_serde_setting(name: str) -> bool:
     return in_sides or name in _OF_SERDE or name in _ELSEWHERE or name.startswith(_OF_REGISTRY)
 
 
-def serde_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+def serde_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a client's or application's settings that serdes use."""
-    taken = {name: value for name, value in given.items() if is_serde_setting(name)}
+    taken = {name: value for name, value in settings.items() if is_serde_setting(name)}
     if str(taken.get("basic.auth.credentials.source", "")).upper() == "SASL_INHERIT":
-        taken |= {name: given[name] for name in _LOGIN if name in given}
+        taken |= {name: settings[name] for name in _LOGIN if name in settings}
     return taken
 
 
@@ -128,14 +128,14 @@ class SerdeSettings:
         )
 
 
-def settings_of(given: Mapping[str, Any], *, is_key: bool) -> SerdeSettings:
+def settings_of(settings: Mapping[str, Any], *, is_key: bool) -> SerdeSettings:
     """Settings that begin with `key.` or `value.` are for that side, and win there."""
     side = "key." if is_key else "value."
     found = {
-        name: value for name, value in given.items() if not name.startswith(("key.", "value."))
+        name: value for name, value in settings.items() if not name.startswith(("key.", "value."))
     }
     found |= {
-        name.removeprefix(side): value for name, value in given.items() if name.startswith(side)
+        name.removeprefix(side): value for name, value in settings.items() if name.startswith(side)
     }
     strategy = found.get("subject.name.strategy") or found.get("subject.name.strategy.type")
     reference = found.get("reference.subject.name.strategy")
@@ -146,7 +146,7 @@ def settings_of(given: Mapping[str, Any], *, is_key: bool) -> SerdeSettings:
     if subject_name is associated_name:
         subject_name = strategy_of(found.get("subject.name.strategy.fallback.type") or "TOPIC")
         namespace = str(found.get("subject.name.strategy.kafka.cluster.id") or ANY_NAMESPACE)
-    made = SerdeSettings(
+    result = SerdeSettings(
         auto_register=_flag(found, "auto.register.schemas", True),
         use_latest=_flag(found, "use.latest.version", False),
         use_metadata=_pairs(found.get("use.latest.with.metadata")),
@@ -165,13 +165,13 @@ def settings_of(given: Mapping[str, Any], *, is_key: bool) -> SerdeSettings:
         rule_actions=found.get("rule.actions") or {},
         validate=_flag(found, "json.fail.invalid.schema", _flag(found, "validate", True)),
     )
-    if made.use_latest and found.get("auto.register.schemas") and made.auto_register:
+    if result.use_latest and found.get("auto.register.schemas") and result.auto_register:
         raise ValueError("use.latest.version and auto.register.schemas can't both be true")
-    return made
+    return result
 
 
-def check_names(given: Mapping[str, Any]) -> None:
-    for name in given:
+def check_names(settings: Mapping[str, Any]) -> None:
+    for name in settings:
         if not is_serde_setting(name) and name not in _LOGIN:
             hint = did_you_mean(name, _OF_SERDE, alike=0.6)
             raise ValueError(f"a serde has no setting {name}{hint}")
@@ -184,13 +184,13 @@ def _flag(settings: Mapping[str, Any], name: str, default: bool) -> bool:
     return value == "true"
 
 
-def _pairs(given: Any) -> dict[str, str]:
+def _pairs(value: Any) -> dict[str, str]:
     """A dict, or Java's form: `a=1,b=2`."""
-    if not given:
+    if not value:
         return {}
-    if isinstance(given, Mapping):
-        return {str(name): str(value) for name, value in given.items()}
-    return dict(part.split("=", 1) for part in str(given).split(","))
+    if isinstance(value, Mapping):
+        return {str(name): str(text) for name, text in value.items()}
+    return dict(part.split("=", 1) for part in str(value).split(","))
 
 
 def _place(settings: Mapping[str, Any], name: str, words: tuple[str, str]) -> str:

@@ -43,18 +43,18 @@ _BY_WORD: Final[dict[str, SubjectName]] = {
 }
 
 
-def strategy_of(given: Any) -> SubjectName:
+def strategy_of(setting: Any) -> SubjectName:
     """A function, a word (TOPIC, RECORD, TOPIC_RECORD, ASSOCIATED), or the name of Java's class."""
-    if callable(given):
-        function: SubjectName = given
+    if callable(setting):
+        function: SubjectName = setting
         return function
-    if str(given).upper() == "NONE":
+    if str(setting).upper() == "NONE":
         return no_name
-    last = str(given).rpartition(".")[2].lower().replace("_", "")
+    last = str(setting).rpartition(".")[2].lower().replace("_", "")
     found = _BY_WORD.get(last.removesuffix("strategy").removesuffix("name"))
     if found is None:
         words = "TopicNameStrategy, RecordNameStrategy, TopicRecordNameStrategy"
-        raise ValueError(f"there is no subject name strategy {given!r}: use {words}")
+        raise ValueError(f"there is no subject name strategy {setting!r}: use {words}")
     return found
 
 

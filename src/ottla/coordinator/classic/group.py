@@ -2,8 +2,8 @@
 
     Empty ──first join──> PreparingRebalance ──all joined, or too late──> CompletingRebalance
       ^                     ^   │   ^                                       │            │
-      └──nobody came────────┼───┘   └──somebody joined, left or failed──────┘       leader's sync
-                            └──somebody joined, left or failed── Stable <────────────────┘
+      └──no member joined───┼───┘   └──a member joined, left or failed──────┘       leader's sync
+                            └──a member joined, left or failed── Stable <────────────────┘
 
 `rebalance.py` moves a group along these arrows; it becomes Dead when it is deleted, or when its
 partition moves to another broker. This file knows no requests, replies or timers.
@@ -39,8 +39,8 @@ class ClassicGroupState(Enum):
     DEAD = "Dead"
 
 
-# From which states a group may come into a state.
-_BEFORE: Final = {
+# The valid previous states of each state, as in Kafka.
+_VALID_PREVIOUS_STATES: Final = {
     ClassicGroupState.EMPTY: {ClassicGroupState.PREPARING_REBALANCE},
     ClassicGroupState.PREPARING_REBALANCE: {
         ClassicGroupState.STABLE,
@@ -117,7 +117,7 @@ class ClassicGroup:
 
     def __repr__(self) -> str:
         return (
-            f"Group({self.group_id}, {self.state.value}, generation {self.generation}, "
+            f"ClassicGroup({self.group_id}, {self.state.value}, generation {self.generation}, "
             f"{len(self.members)} members)"
         )
 
@@ -158,7 +158,7 @@ class ClassicGroup:
     def remove(self, member_id: str) -> ClassicGroupMember | None:
         """Remove a member, or a member id that was not used yet.
 
-        The caller has replied to the requests of the member that wait.
+        The caller has already replied to the waiting requests of the member.
         """
         self.pending_join.discard(member_id)
         self.pending_sync.discard(member_id)
@@ -270,7 +270,7 @@ class ClassicGroup:
     # -- generations
 
     def transition(self, state: ClassicGroupState, now_ms: int) -> None:
-        assert self.state in _BEFORE[state], f"{self} cannot become {state.value}"
+        assert self.state in _VALID_PREVIOUS_STATES[state], f"{self} cannot become {state.value}"
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms

@@ -44,8 +44,8 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, token: Token, event: Gr
         event.reply(token, sync_response(group, member))
         return
     # An earlier SyncGroup of this member is superseded.
-    superseded = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    reply_to_sync(member, event, superseded)
+    response = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    reply_to_sync(member, event, response)
     member.sync_token = token
     if group.leader == member.member_id:
         assign(group, {a.member_id: a.assignment for a in request.assignments}, event)

@@ -53,7 +53,7 @@ class ClassicGroupMember:
         self.new = False  # joins for the first time: it does not know its member id yet
 
     def __repr__(self) -> str:
-        return f"Member({self.member_id})"
+        return f"ClassicGroupMember({self.member_id})"
 
     @classmethod
     def loaded(cls, stored: MemberMetadata, protocol: str) -> ClassicGroupMember:

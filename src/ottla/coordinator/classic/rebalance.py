@@ -21,7 +21,7 @@ SESSION: Final = "session"  # a member sent no heartbeat
 JOIN: Final = "join"  # the group stops waiting for members to rejoin
 SYNC: Final = "sync"  # members that joined have not sent a SyncGroup
 
-# A client may set a rebalance timeout of 0; a group that waits for nobody in particular is checked
+# A client may set a rebalance timeout of 0. A group of static members that are all away is checked
 # no more often than this.
 _WAIT_AGAIN_MS_MIN: Final = 1_000
 
@@ -53,7 +53,11 @@ def rebalance_or_complete(group: ClassicGroup, event: GroupEvent) -> None:
 
 
 def prepare_rebalance(group: ClassicGroup, event: GroupEvent) -> None:
-    """Members have to rejoin. They notice with their next heartbeat, commit or sync."""
+    """Start a rebalance: members have to rejoin.
+
+    They learn it from the error code of their next heartbeat, commit or sync. A SyncGroup that
+    waits gets REBALANCE_IN_PROGRESS at once, because its generation gets no assignment any more.
+    """
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
@@ -78,7 +82,10 @@ def prepare_rebalance(group: ClassicGroup, event: GroupEvent) -> None:
 
 
 def complete_join_if_ready(group: ClassicGroup, event: GroupEvent) -> None:
-    """All members have joined. The first rebalance still waits, for members not known yet."""
+    """Complete the rebalance if all members have joined.
+
+    The first rebalance of a group goes on until its delay is over, for members not known yet.
+    """
     if (
         group.state is ClassicGroupState.PREPARING_REBALANCE
         and group.previous_state is not ClassicGroupState.EMPTY
@@ -90,7 +97,9 @@ def complete_join_if_ready(group: ClassicGroup, event: GroupEvent) -> None:
 def complete_join(group: ClassicGroup, event: GroupEvent) -> None:
     """Start the next generation with the members that rejoined.
 
-    A dynamic member that did not is removed. A static member stays until its session expires.
+    A dynamic member that did not is removed. A static member stays until its session expires: it
+    may be restarting, and its partitions must not move meanwhile (KIP-345). The new generation
+    fences members that missed the rebalance: their requests get ILLEGAL_GENERATION.
     """
     event.timer.cancel(join_key(group))
     for member in list(group.members.values()):
@@ -113,11 +122,16 @@ def complete_join(group: ClassicGroup, event: GroupEvent) -> None:
         member.new = False
         prolong_session(group, member, event)
         group.pending_sync.add(member.member_id)
+    assert group.awaiting_join_count == 0  # every waiting JoinGroup has its reply
     event.timer.schedule(sync_key(group), event.now_ms + group.rebalance_timeout_ms)
 
 
 def assign(group: ClassicGroup, assignments: dict[str, bytes], event: GroupEvent) -> None:
-    """The leader has assigned; a member that it left out gets an empty assignment."""
+    """The leader has sent the assignments; a member that it left out gets an empty one.
+
+    The replies wait until the record is committed: the next coordinator must know an assignment
+    that a member is already using.
+    """
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     generation = group.generation

@@ -73,9 +73,8 @@ class ConsumerGroup:
         self.kind: GroupType = "consumer"
         self.group_id = group_id
         self.protocol_type: str | None = CONSUMER
-        self.epoch = (
-            1  # ahead of the target from the start: a group without topics has a target, too
-        )
+        # Ahead of the target epoch from the start: a group without topics gets a target, too.
+        self.epoch = 1
         self.metadata_hash = 0
         self.target_epoch = 0
         self.target_timestamp_ms = 0
@@ -87,9 +86,8 @@ class ConsumerGroup:
         self.owners: dict[TopicIdPartition, str] = {}
         self.regexes: dict[str, ResolvedRegularExpression] = {}
         self.classic_count = 0  # members with the classic protocol
-        self.seen: TopicsImage | None = (
-            NO_TOPICS_IMAGE  # what the hash was computed from; None: compute it
-        )
+        # The image from which `metadata_hash` was computed; None: compute it again.
+        self.seen: TopicsImage | None = NO_TOPICS_IMAGE
         self._names: dict[str, int] = {}  # how many members subscribe to a topic by name
         self._regex_counts: dict[str, int] = {}
         self._assignors: dict[str, int] = {}
@@ -379,9 +377,9 @@ class ConsumerGroup:
         for member_id in self.members:
             self.cancel_timers(member_id, event)
 
-    def expire(self, what: str, member_id: str, event: GroupEvent) -> None:
+    def expire(self, kind: str, member_id: str, event: GroupEvent) -> None:
         """The shard calls `fence.expire` instead, which may convert this group."""
-        raise AssertionError(f"{what} of {member_id}")
+        raise AssertionError(f"{kind} of {member_id}")
 
     # -- deadlines
 
@@ -393,16 +391,16 @@ class ConsumerGroup:
         event.timer.schedule((SESSION, self.group_id, member.member_id), event.now_ms + timeout_ms)
 
     def set_timer(
-        self, what: str, member: ConsumerGroupMember, after_ms: int, event: GroupEvent
+        self, kind: str, member: ConsumerGroupMember, after_ms: int, event: GroupEvent
     ) -> None:
-        event.timer.schedule((what, self.group_id, member.member_id), event.now_ms + after_ms)
+        event.timer.schedule((kind, self.group_id, member.member_id), event.now_ms + after_ms)
 
-    def cancel_timer(self, what: str, member_id: str, event: GroupEvent) -> None:
-        event.timer.cancel((what, self.group_id, member_id))
+    def cancel_timer(self, kind: str, member_id: str, event: GroupEvent) -> None:
+        event.timer.cancel((kind, self.group_id, member_id))
 
     def cancel_timers(self, member_id: str, event: GroupEvent) -> None:
-        for timer in _TIMERS:
-            event.timer.cancel((timer, self.group_id, member_id))
+        for name in _TIMERS:
+            event.timer.cancel((name, self.group_id, member_id))
 
 
 def _has_same_counts(before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:

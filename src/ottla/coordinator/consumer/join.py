@@ -76,12 +76,12 @@ def _group_to_join(group_id: str, event: GroupEvent) -> ConsumerGroup:
         return convert_to_consumer_group(group, event)
     if group is not None and not isinstance(group, ClassicGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    made = ConsumerGroup(group_id)
+    new_group = ConsumerGroup(group_id)
     if group is not None:
         for record in group.tombstones():
             event.record(*record)
-    event.put_group(made)
-    return made
+    event.put_group(new_group)
+    return new_group
 
 
 def classic_join(

@@ -12,9 +12,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 TopicIdPartition: TypeAlias = tuple[bytes, int]  # topic id, index
-PartitionEpochs: TypeAlias = Mapping[
-    TopicIdPartition, int
-]  # with the epoch of each assignment (KIP-1251)
+# Each partition with the member epoch in which it was assigned (KIP-1251).
+PartitionEpochs: TypeAlias = Mapping[TopicIdPartition, int]
 PartitionSet: TypeAlias = frozenset[TopicIdPartition]
 
 NO_PARTITIONS: Final[PartitionSet] = frozenset()

@@ -4,7 +4,8 @@
     then    it gets the partitions that no other member owns   UNRELEASED_PARTITIONS, new epoch
     until   it has all of its target                           STABLE, new epoch
 
-So no partition ever has two owners. Pure functions: a member goes in, a member comes out.
+So no partition ever has two owners: a partition is free only when its owner's heartbeat has shown
+that it is revoked. These functions are pure: they take a member, and return the next one.
 """
 
 from __future__ import annotations

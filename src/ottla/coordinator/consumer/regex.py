@@ -89,36 +89,36 @@ class RegexPattern:
         """KafkaError once all names together have taken too much work (`WORK_MAX`)."""
         if not name:
             return self._program.end in self._program.follow([0], at_start=True, at_end=True)
-        here = self._start
+        state = self._start
         for character in name[:-1]:
-            there = here.after.get(character)
-            if there is None:
-                there = self._after(here, character)
-            if not there.steps:
+            next_state = state.after.get(character)
+            if next_state is None:
+                next_state = self._after(state, character)
+            if not next_state.steps:
                 return False
-            here = there
-        ends = here.ends.get(name[-1])
-        return self._ends(here, name[-1]) if ends is None else ends
+            state = next_state
+        ends = state.ends.get(name[-1])
+        return self._ends(state, name[-1]) if ends is None else ends
 
-    def _after(self, here: _State, character: str) -> _State:
-        steps = self._follow(here, character, at_end=False)
-        there = self._states.get(steps)
-        if there is None:
-            there = self._states[steps] = _State(steps)
-        here.after[character] = there
-        return there
+    def _after(self, state: _State, character: str) -> _State:
+        steps = self._follow(state, character, at_end=False)
+        next_state = self._states.get(steps)
+        if next_state is None:
+            next_state = self._states[steps] = _State(steps)
+        state.after[character] = next_state
+        return next_state
 
-    def _ends(self, here: _State, character: str) -> bool:
-        here.ends[character] = ends = self._program.end in self._follow(
-            here, character, at_end=True
+    def _ends(self, state: _State, character: str) -> bool:
+        state.ends[character] = ends = self._program.end in self._follow(
+            state, character, at_end=True
         )
         return ends
 
-    def _follow(self, here: _State, character: str, *, at_end: bool) -> frozenset[int]:
+    def _follow(self, state: _State, character: str, *, at_end: bool) -> frozenset[int]:
         """Compute a step that is not cached. The limit of work also limits the cache."""
         program = self._program
-        steps = program.follow(program.after(here.steps, character), at_end=at_end)
-        self._work += STEP_WORK + len(here.steps) + len(steps)
+        steps = program.follow(program.after(state.steps, character), at_end=at_end)
+        self._work += STEP_WORK + len(state.steps) + len(steps)
         if self._work > WORK_MAX:
             raise self._invalid("it takes too long to match")
         return steps
@@ -221,10 +221,10 @@ class _Program:
             anchor = self.anchors.get(step)
             if anchor is not None and not (at_end if anchor else at_start):
                 continue
-            for there in self.epsilon[step]:
-                if there not in found:
-                    found.add(there)
-                    waiting.append(there)
+            for target in self.epsilon[step]:
+                if target not in found:
+                    found.add(target)
+                    waiting.append(target)
         return frozenset(found)
 
 

@@ -111,8 +111,11 @@ def update_target(group: ConsumerGroup, event: GroupEvent) -> None:
 def _assign_elsewhere(
     group: ConsumerGroup, compute: Callable[[], dict[str, PartitionSet]], event: GroupEvent
 ) -> None:
-    """Until then the previous target holds, as it does within the assignment interval. The next
-    heartbeat of any member takes the new one over, if the group's epoch is still the same."""
+    """Compute the target off the event loop.
+
+    Until it is there the previous target holds, as it does within the assignment interval. The next
+    heartbeat of any member takes the new one over, if the group still has the same epoch.
+    """
     epoch = group.epoch
     if group.assigned is not None:
         of_epoch, targets = group.assigned
@@ -124,11 +127,11 @@ def _assign_elsewhere(
         return
     group.is_assigning = True
 
-    def take(targets: dict[str, PartitionSet] | None) -> None:
+    def on_computed(targets: dict[str, PartitionSet] | None) -> None:
         group.is_assigning = False
         group.assigned = None if targets is None else (epoch, targets)
 
-    event.result.work.append((compute, take))
+    event.result.work.append((compute, on_computed))
 
 
 def assignor_of(group: ConsumerGroup, event: GroupEvent) -> str:
@@ -158,8 +161,10 @@ def _assign(
     ids: dict[tuple[frozenset[str], frozenset[str]], frozenset[bytes]] = {}
     subscribers = []
     for member_id, instance_id, names, matched, target in subscriptions:
-        wanted = names, matched
-        if wanted not in ids:
-            ids[wanted] = frozenset(known[name].id for name in names | matched if name in known)
-        subscribers.append(Subscriber(member_id, instance_id, ids[wanted], target))
+        subscription_key = names, matched
+        if subscription_key not in ids:
+            ids[subscription_key] = frozenset(
+                known[name].id for name in names | matched if name in known
+            )
+        subscribers.append(Subscriber(member_id, instance_id, ids[subscription_key], target))
     return assign(subscribers, counts)

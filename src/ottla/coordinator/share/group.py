@@ -49,7 +49,7 @@ class ShareGroupMember(NamedTuple):
     """One member. Immutable, so that a failed append is undone by keeping the one before."""
 
     member_id: str
-    about: ShareGroupMemberMetadata
+    metadata: ShareGroupMemberMetadata
     epoch: int = 0
     previous_epoch: int = -1
     assigned: Partitions = {}  # noqa: RUF012  a mapping that is never changed
@@ -113,7 +113,7 @@ class ShareGroup:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def subscribes(self, topic: str) -> bool:
-        return any(topic in member.about.subscribed for member in self.members.values())
+        return any(topic in member.metadata.subscribed for member in self.members.values())
 
     def expiry_from_ms(self, commit_timestamp_ms: int) -> int | None:
         return None
@@ -167,8 +167,8 @@ class ShareGroup:
             case ShareGroupRecordType.STATE_PARTITIONS:
                 self.initialized = group_records.read_state_partitions(value)
             case ShareGroupRecordType.MEMBER:
-                about = group_records.read_member(value)
-                self.members[member_id] = self._member(member_id)._replace(about=about)
+                metadata = group_records.read_member(value)
+                self.members[member_id] = self._member(member_id)._replace(metadata=metadata)
             case ShareGroupRecordType.MEMBER_CURRENT:
                 current = group_records.read_current(value)
                 self.members[member_id] = self._member(member_id)._replace(
@@ -178,8 +178,8 @@ class ShareGroup:
                 )
 
     def _member(self, member_id: str) -> ShareGroupMember:
-        nobody = ShareGroupMember(member_id, ShareGroupMemberMetadata(None, "", "", ()))
-        return self.members.get(member_id, nobody)
+        new_member = ShareGroupMember(member_id, ShareGroupMemberMetadata(None, "", "", ()))
+        return self.members.get(member_id, new_member)
 
     # -- members
 
@@ -200,7 +200,7 @@ class ShareGroup:
     def heartbeat(
         self,
         member_id: str,
-        about: ShareGroupMemberMetadata,
+        metadata: ShareGroupMemberMetadata,
         *,
         initialized: Mapping[bytes, StatePartitions],
         event: GroupEvent,
@@ -209,7 +209,7 @@ class ShareGroup:
         known = self.members.get(member_id)
         if (
             known is not None
-            and known.about == about
+            and known.metadata == metadata
             and not initialized
             and event.topics is self._topics
             and known.epoch == self.assignment_epoch == self.epoch
@@ -219,12 +219,13 @@ class ShareGroup:
         self._undo_to_now(event)
         self._add_initialized(initialized, event)
         changed = bool(initialized)
-        if known is None or known.about != about:
-            if known is None or known.about.subscribed != about.subscribed:
+        if known is None or known.metadata != metadata:
+            if known is None or known.metadata.subscribed != metadata.subscribed:
                 changed = True
-            self.members[member_id] = self._member(member_id)._replace(about=about)
+            self.members[member_id] = self._member(member_id)._replace(metadata=metadata)
             event.record(
-                self._key(ShareGroupRecordType.MEMBER, member_id), group_records.write_member(about)
+                self._key(ShareGroupRecordType.MEMBER, member_id),
+                group_records.write_member(metadata),
             )
         if self._notice(event.topics):
             changed = True
@@ -254,7 +255,7 @@ class ShareGroup:
 
     def subscription(self) -> frozenset[str]:
         return frozenset(
-            name for member in self.members.values() for name in member.about.subscribed
+            name for member in self.members.values() for name in member.metadata.subscribed
         )
 
     # -- partitions with a state
@@ -270,8 +271,8 @@ class ShareGroup:
             view = topics.by_name.get(name)
             if view is None:
                 continue
-            there = self.initialized.get(view.id)
-            known = set() if there is None else set(there.partitions)
+            initialized = self.initialized.get(view.id)
+            known = set() if initialized is None else set(initialized.partitions)
             left = tuple(index for index in range(view.partition_count) if index not in known)
             if left:
                 missing[view.id] = StatePartitions(name, left)
@@ -282,8 +283,8 @@ class ShareGroup:
         if not more:
             return
         for topic_id, topic in more.items():
-            there = self.initialized.get(topic_id)
-            known = set() if there is None else set(there.partitions)
+            initialized = self.initialized.get(topic_id)
+            known = set() if initialized is None else set(initialized.partitions)
             partitions = tuple(sorted(known.union(topic.partitions)))
             self.initialized[topic_id] = StatePartitions(topic.name, partitions)
         self._record_initialized(event)
@@ -331,7 +332,7 @@ class ShareGroup:
         views = event.topics.by_name
         subscriptions = {
             member_id: frozenset(
-                views[name].id for name in member.about.subscribed if name in views
+                views[name].id for name in member.metadata.subscribed if name in views
             )
             for member_id, member in self.members.items()
         }

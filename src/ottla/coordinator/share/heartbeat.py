@@ -123,7 +123,7 @@ def _beat(
     if known is not None and request.member_epoch == known.epoch:
         before = known.assigned  # else it joins, or has missed a response
     member = group.heartbeat(
-        request.member_id, _about(known, beat), initialized=beat.initialized, event=event
+        request.member_id, _metadata_of(known, beat), initialized=beat.initialized, event=event
     )
     assignment = None
     if member.assigned != before:
@@ -141,11 +141,11 @@ def _beat(
     )
 
 
-def _about(known: ShareGroupMember | None, beat: ShareHeartbeat) -> ShareGroupMemberMetadata:
+def _metadata_of(member: ShareGroupMember | None, beat: ShareHeartbeat) -> ShareGroupMemberMetadata:
     """Fields that a heartbeat leaves out have not changed."""
     request = beat.request
     rack_id, subscribed = request.rack_id, request.subscribed_topic_names
-    before = ShareGroupMemberMetadata(None, "", "", ()) if known is None else known.about
+    before = ShareGroupMemberMetadata(None, "", "", ()) if member is None else member.metadata
     return ShareGroupMemberMetadata(
         before.rack_id if rack_id is None else rack_id,
         beat.client_id,
@@ -208,11 +208,11 @@ def describe(groups: Groups, group_id: str, topics: TopicsImage) -> DescribedGro
 def _described(member: ShareGroupMember, topics: TopicsImage) -> Member:
     return Member(
         member_id=member.member_id,
-        rack_id=member.about.rack_id,
+        rack_id=member.metadata.rack_id,
         member_epoch=member.epoch,
-        client_id=member.about.client_id,
-        client_host=member.about.client_host,
-        subscribed_topic_names=list(member.about.subscribed),
+        client_id=member.metadata.client_id,
+        client_host=member.metadata.client_host,
+        subscribed_topic_names=list(member.metadata.subscribed),
         assignment=DescribedAssignment(
             [
                 DescribedPartitions(topic_id, topics.names[topic_id], list(indexes))

@@ -17,12 +17,11 @@ _first = attrgetter("first")
 
 
 class InFlightBatch:
-    """Records `first` to `last`. `change` is a transition that is not stored yet."""
+    """Records `first` to `last`. `transition` is one that is not stored yet."""
 
     __slots__ = (
         "batch_count",
         "before",
-        "change",
         "deadline_ms",
         "delayed",
         "delivery_count",
@@ -30,6 +29,7 @@ class InFlightBatch:
         "last",
         "member_id",
         "state",
+        "transition",
     )
 
     def __init__(
@@ -47,15 +47,14 @@ class InFlightBatch:
         self.delivery_count = delivery_count
         self.member_id = ""  # that has acquired it
         self.deadline_ms = 0  # when its lock expires
-        self.batch_count = (
-            batch_count or last - first + 1
-        )  # of its first delivery, for the throttle
+        # The records of its first delivery: the throttle halves this number with each delivery.
+        self.batch_count = batch_count or last - first + 1
         self.delayed = False  # available, but not due yet (delayed delivery)
-        self.change: object | None = None
+        self.transition: object | None = None
         self.before: tuple[RecordState, int, str, int] | None = None
 
     def __repr__(self) -> str:
-        return f"Run({self.first}-{self.last} {self.state.name} {self.delivery_count})"
+        return f"InFlightBatch({self.first}-{self.last} {self.state.name} {self.delivery_count})"
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -66,7 +65,7 @@ class InFlightBatch:
 
     @property
     def is_available(self) -> bool:
-        return self.state is RecordState.AVAILABLE and self.change is None and not self.delayed
+        return self.state is RecordState.AVAILABLE and self.transition is None and not self.delayed
 
     def acquire(self, member_id: str, deadline_ms: int) -> None:
         assert self.is_available
@@ -88,17 +87,17 @@ class InFlightBatch:
         self.member_id = ""
         self.delayed = True
 
-    def become(self, state: RecordState, delivery_count: int, change: object) -> None:
-        """Another state, which is final once `change` is stored."""
-        assert self.change is None
+    def become(self, state: RecordState, delivery_count: int, transition: object) -> None:
+        """Enter another state, which holds once `transition` is stored."""
+        assert self.transition is None
         self.before = (self.state, self.delivery_count, self.member_id, self.deadline_ms)
-        self.change = change
+        self.transition = transition
         self.state = state
         self.delivery_count = delivery_count
         self.member_id = ""
 
     def keep(self) -> None:
-        self.change = self.before = None
+        self.transition = self.before = None
 
     def take_back(self) -> None:
         assert self.before is not None
@@ -117,7 +116,7 @@ class InFlightBatch:
         rest.member_id = self.member_id
         rest.deadline_ms = self.deadline_ms
         rest.delayed = self.delayed
-        rest.change = self.change
+        rest.transition = self.transition
         rest.before = self.before
         self.last = offset - 1
         return rest
@@ -126,7 +125,7 @@ class InFlightBatch:
         """True if `other`, which follows, can be joined to this one."""
         if self.state is not other.state or self.delivery_count != other.delivery_count:
             return False
-        if self.change is not None or other.change is not None:
+        if self.transition is not None or other.transition is not None:
             return False
         if self.is_final:
             return True
@@ -175,13 +174,13 @@ class InFlightBatches:
     def drop_before(self, offset: int) -> None:
         del self._batches[: self._cut(offset)]
 
-    def final_prefix_end(self, offset: int, change: object | None) -> int:
+    def final_prefix_end(self, offset: int, transition: object | None) -> int:
         """The end of the records from `offset` on that are final.
 
-        Records whose transition is not stored yet count only if it is `change`.
+        Records whose transition is not stored yet count only if it is `transition`.
         """
         for batch in self._batches:
-            if not batch.is_final or (batch.change is not None and batch.change is not change):
+            if not batch.is_final or batch.transition not in (None, transition):
                 return batch.first
             offset = batch.last + 1
         return offset

@@ -207,7 +207,7 @@ class SharePartition:
         spans: Sequence[BatchSpan],
         *,
         fetch_offset: int,
-        wanted: AcquireLimits,
+        acquire_limits: AcquireLimits,
         now_ms: int,
         delays: Delays | None = None,
     ) -> list[AcquiredRecords]:
@@ -216,15 +216,15 @@ class SharePartition:
         A member gets whole batches of the log, even if these are a few records more than it wants.
         `delays` is only called for batches of which records would be acquired.
         """
-        if not spans or wanted.records_max <= 0:
+        if not spans or acquire_limits.records_max <= 0:
             return []
         first = max(spans[0].first, self.start_offset)
         self._archive_missing(fetch_offset, first - 1)
         due_ms = now_ms + self.limits.lock_duration_ms
-        taken, more = self._acquire_again(member_id, first, spans[-1].last, wanted, due_ms)
+        taken, more = self._acquire_again(member_id, first, spans[-1].last, acquire_limits, due_ms)
         count = sum(map(len, taken))
-        if more and count < wanted.records_max:
-            left = wanted._replace(records_max=wanted.records_max - count)
+        if more and count < acquire_limits.records_max:
+            left = acquire_limits._replace(records_max=acquire_limits.records_max - count)
             taken += self._acquire_new(member_id, spans, left, due_ms)
         if taken:
             self._deadline_ms = min(self._deadline_ms, due_ms)
@@ -242,13 +242,13 @@ class SharePartition:
         return result
 
     def _acquire_again(
-        self, member_id: str, first: int, last: int, wanted: AcquireLimits, due_ms: int
+        self, member_id: str, first: int, last: int, acquire_limits: AcquireLimits, due_ms: int
     ) -> tuple[list[InFlightBatch], bool]:
         """Records that were delivered before. False: acquire no more, these are sent alone."""
         taken: list[InFlightBatch] = []
         count = 0
         for batch in self._batches.overlapping(first, last):
-            if count >= wanted.records_max:
+            if count >= acquire_limits.records_max:
                 break
             if not batch.is_available or batch.last < first:
                 continue
@@ -256,7 +256,7 @@ class SharePartition:
             if throttled and taken:
                 return taken, False
             begin, end = max(batch.first, first), min(batch.last, last)
-            end = min(end, begin + self._count_together(batch, wanted, count) - 1)
+            end = min(end, begin + self._count_together(batch, acquire_limits, count) - 1)
             for part in self._batches.carve(begin, end):
                 part.acquire(member_id, due_ms)
                 taken.append(part)
@@ -265,10 +265,12 @@ class SharePartition:
                 return taken, False
         return taken, True
 
-    def _count_together(self, batch: InFlightBatch, wanted: AcquireLimits, count: int) -> int:
+    def _count_together(
+        self, batch: InFlightBatch, acquire_limits: AcquireLimits, count: int
+    ) -> int:
         """How many records of a batch may be acquired together."""
-        left = wanted.records_max - count
-        most = min(len(batch), left if wanted.strict else max(left, batch.batch_count))
+        left = acquire_limits.records_max - count
+        most = min(len(batch), left if acquire_limits.strict else max(left, batch.batch_count))
         limits = self.limits
         if limits.delivery_count_max > 2 and batch.delivery_count >= limits.delivery_count_max - 1:
             return 1  # each record gets its last delivery alone
@@ -278,11 +280,11 @@ class SharePartition:
         return most
 
     def _acquire_new(
-        self, member_id: str, spans: Sequence[BatchSpan], wanted: AcquireLimits, due_ms: int
+        self, member_id: str, spans: Sequence[BatchSpan], acquire_limits: AcquireLimits, due_ms: int
     ) -> list[InFlightBatch]:
         """Records that were never acquired, within the limit of records in flight."""
         room = self.limits.in_flight_max - self.in_flight_count
-        count = min(wanted.records_max, room)
+        count = min(acquire_limits.records_max, room)
         spans = [span for span in spans if span.last >= self.end_offset]
         if not spans or count <= 0:
             return []
@@ -291,10 +293,10 @@ class SharePartition:
         last = spans[-1].last
         if count < last - begin + 1:
             last = begin + count - 1
-            if not wanted.strict:
+            if not acquire_limits.strict:
                 last = next(span.last for span in spans if span.last >= last)
         taken = []
-        for end in _batch_ends(spans, begin, last, wanted):
+        for end in _batch_ends(spans, begin, last, acquire_limits):
             batch = self._grow(end, RecordState.AVAILABLE)
             assert batch is not None
             batch.acquire(member_id, due_ms)
@@ -347,23 +349,23 @@ class SharePartition:
         self, member_id: str, acknowledged: Iterable[ShareAcknowledgementBatch], now_ms: int
     ) -> StateTransition:
         """All of them; or a KafkaError, and none of them."""
-        change = StateTransition()
+        transition = StateTransition()
         renewed: list[InFlightBatch] = []
         try:
             for acknowledgement in acknowledged:
-                self._acknowledge(member_id, acknowledgement, change, renewed)
+                self._acknowledge(member_id, acknowledgement, transition, renewed)
         except KafkaError:
-            self.rollback(change)
+            self.rollback(transition)
             raise
         for batch in renewed:
             batch.deadline_ms = now_ms + self.limits.lock_duration_ms
-        return self._complete_transition(change)
+        return self._complete_transition(transition)
 
     def _acknowledge(
         self,
         member_id: str,
         acknowledgement: ShareAcknowledgementBatch,
-        change: StateTransition,
+        transition: StateTransition,
         renewed: list[InFlightBatch],
     ) -> None:
         if acknowledgement.last < self._log_start_offset:
@@ -385,15 +387,15 @@ class SharePartition:
                     renewed.append(batch)
                 else:
                     cause = REJECTED if kind is AcknowledgeType.REJECT else ""
-                    self._transition(batch, _STATES[kind], change, cause)
+                    self._transition(batch, _STATES[kind], transition, cause)
 
     def release(self, member_id: str) -> StateTransition:
         """The member's session is over: what it has acquired is available again."""
-        change = StateTransition()
+        transition = StateTransition()
         for batch in self._batches:
             if batch.state is RecordState.ACQUIRED and batch.member_id == member_id:
-                self._transition(batch, RecordState.AVAILABLE, change)
-        return self._complete_transition(change)
+                self._transition(batch, RecordState.AVAILABLE, transition)
+        return self._complete_transition(transition)
 
     # -- the dead letter queue
 
@@ -414,13 +416,13 @@ class SharePartition:
 
     def archive(self, first: int, last: int) -> StateTransition:
         """The dead letters of these records are written, or cannot be: the records are final."""
-        change = StateTransition()
+        transition = StateTransition()
         first, last = max(first, self.start_offset), min(last, self.end_offset - 1)
         for batch in self._batches.carve(first, last) if first <= last else ():
             if batch.state is RecordState.ARCHIVING:
-                batch.become(RecordState.ARCHIVED, batch.delivery_count, change)
+                batch.become(RecordState.ARCHIVED, batch.delivery_count, transition)
                 self._final_count += len(batch)
-        return self._complete_transition(change)
+        return self._complete_transition(transition)
 
     # -- time
 
@@ -443,15 +445,15 @@ class SharePartition:
         Delayed records that are due become available. That is not stored.
         """
         self._release_delayed(now_ms)
-        change = StateTransition()
+        transition = StateTransition()
         self._deadline_ms = _NEVER_MS
         for batch in self._batches:
             if batch.state is RecordState.ACQUIRED:
                 if batch.deadline_ms <= now_ms:
-                    self._transition(batch, RecordState.AVAILABLE, change)
+                    self._transition(batch, RecordState.AVAILABLE, transition)
                 else:
                     self._deadline_ms = min(self._deadline_ms, batch.deadline_ms)
-        return self._complete_transition(change)
+        return self._complete_transition(transition)
 
     def _release_delayed(self, now_ms: int) -> None:
         while self._delayed and self._delayed[0][0] <= now_ms:
@@ -478,50 +480,54 @@ class SharePartition:
 
     # -- changes
 
-    def commit(self, change: StateTransition) -> None:
-        first, last = self._extent(change)
+    def commit(self, transition: StateTransition) -> None:
+        first, last = self._extent(transition)
         for batch in self._batches.overlapping(first, last):
-            if batch.change is change:
+            if batch.transition is transition:
                 batch.keep()
         self._search_from = min(self._search_from, first)
         self._advance(first, last)
 
-    def rollback(self, change: StateTransition) -> None:
+    def rollback(self, transition: StateTransition) -> None:
         """It could not be stored: members keep what they had acquired, until their locks expire."""
-        first, last = self._extent(change)
+        first, last = self._extent(transition)
         for batch in self._batches.overlapping(first, last):
-            if batch.change is change:
+            if batch.transition is transition:
                 if batch.is_final:
                     self._final_count -= len(batch)
                 batch.take_back()
                 self._deadline_ms = min(self._deadline_ms, batch.deadline_ms)
         self._batches.join(first, last)
 
-    def _extent(self, change: StateTransition) -> tuple[int, int]:
+    def _extent(self, transition: StateTransition) -> tuple[int, int]:
         """Where its records lie; everywhere, if it has no batches yet."""
-        if change.batches:
-            return change.batches[0].first_offset, change.batches[-1].last_offset
+        if transition.batches:
+            return transition.batches[0].first_offset, transition.batches[-1].last_offset
         return self.start_offset, self.end_offset
 
     def _transition(
-        self, batch: InFlightBatch, state: RecordState, change: StateTransition, cause: str = ""
+        self, batch: InFlightBatch, state: RecordState, transition: StateTransition, cause: str = ""
     ) -> None:
         spent = batch.delivery_count >= self.limits.delivery_count_max
         if state is RecordState.AVAILABLE and spent:
             state, cause = RecordState.ARCHIVED, DELIVERED_TOO_OFTEN
         if cause and self.limits.dead_letters:
             state = RecordState.ARCHIVING
-            change.dead.append(DeadRecords(batch.first, batch.last, batch.delivery_count, cause))
-        batch.become(state, batch.delivery_count, change)
+            transition.dead.append(
+                DeadRecords(batch.first, batch.last, batch.delivery_count, cause)
+            )
+        batch.become(state, batch.delivery_count, transition)
         if batch.is_final:
             self._final_count += len(batch)
 
-    def _complete_transition(self, change: StateTransition) -> StateTransition:
-        change.batches = merge(batch.stored() for batch in self._batches if batch.change is change)
-        change.start_offset = self._batches.final_prefix_end(self.start_offset, change)
-        passed = change.start_offset - self.start_offset  # all of them final
-        change.delivery_complete_count = self._final_count - passed
-        return change
+    def _complete_transition(self, transition: StateTransition) -> StateTransition:
+        transition.batches = merge(
+            batch.stored() for batch in self._batches if batch.transition is transition
+        )
+        transition.start_offset = self._batches.final_prefix_end(self.start_offset, transition)
+        passed = transition.start_offset - self.start_offset  # all of them final
+        transition.delivery_complete_count = self._final_count - passed
+        return transition
 
     def _advance(self, first: int, last: int) -> None:
         """The start moves over final records, after a change from `first` to `last`."""
@@ -545,16 +551,16 @@ class SharePartition:
 
 
 def _batch_ends(
-    spans: Iterable[BatchSpan], begin: int, last: int, wanted: AcquireLimits
+    spans: Iterable[BatchSpan], begin: int, last: int, acquire_limits: AcquireLimits
 ) -> list[int]:
-    """Where to split what is acquired, so that no part has many more records than wanted.
+    """Where to split what is acquired, so that no part has many more records than requested.
 
     Split only between batches of the log.
     """
     ends = []
-    if not wanted.strict:
+    if not acquire_limits.strict:
         for span in spans:
-            if begin + wanted.batch_size <= span.first <= last:
+            if begin + acquire_limits.batch_size <= span.first <= last:
                 ends.append(span.first - 1)
                 begin = span.first
     return [*ends, last]

@@ -81,7 +81,7 @@ class ShareCoordinatorShard(CoordinatorShard):
                 self._replay(record.key, record.value, record.offset)
 
     def load_marker(self, producer_id: int, *, commit: bool) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """No client writes to this topic in a transaction."""
 
     def loaded(self, now_ms: int) -> CoordinatorResult:
         return CoordinatorResult(self.partition)

@@ -63,18 +63,18 @@ def _topic(topic: StreamsInternalTopic, partition_count: int) -> TopicInfo:
 
 
 def _member(group: StreamsGroup, member: StreamsGroupMember) -> Member:
-    about = member.about
+    metadata = member.metadata
     return Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        instance_id=about.instance_id,
-        rack_id=about.rack_id,
-        client_id=about.client_id,
-        client_host=about.client_host,
-        topology_epoch=about.topology_epoch,
-        process_id=about.process_id,
-        user_endpoint=None if about.user_endpoint is None else Endpoint(*about.user_endpoint),
-        client_tags=[KeyValue(key, value) for key, value in about.client_tags],
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        topology_epoch=metadata.topology_epoch,
+        process_id=metadata.process_id,
+        user_endpoint=None if metadata.user_endpoint is None else Endpoint(*metadata.user_endpoint),
+        client_tags=[KeyValue(key, value) for key, value in metadata.client_tags],
         assignment=_assignment(member.assigned),
         target_assignment=_assignment(group.target.get(member.member_id, NO_TASKS)),
     )

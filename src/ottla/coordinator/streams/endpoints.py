@@ -17,12 +17,12 @@ def endpoint_partitions(group: StreamsGroup, topics: TopicsImage) -> list[Endpoi
     """For every member that has an endpoint (`application.server`)."""
     return [
         EndpointToPartitions(
-            Endpoint(*member.about.user_endpoint),
+            Endpoint(*member.metadata.user_endpoint),
             _partitions(group, member, TaskRole.ACTIVE, topics),
             _partitions(group, member, TaskRole.STANDBY, topics),
         )
         for member in group.members.values()
-        if member.about.user_endpoint is not None
+        if member.metadata.user_endpoint is not None
     ]
 
 
@@ -37,6 +37,6 @@ def _partitions(
         for name in subtopology.sources() if indexes else ():
             view = topics.by_name.get(name)
             if view is not None:
-                there = [index for index in indexes or () if index < view.partition_count]
-                found.append(TopicPartition(name, there))
+                existing = [index for index in indexes or () if index < view.partition_count]
+                found.append(TopicPartition(name, existing))
     return found

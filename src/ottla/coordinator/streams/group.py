@@ -208,16 +208,16 @@ class StreamsGroup:
             case StreamsGroupRecordType.TOPOLOGY:
                 self.topology = read_topology_record(value)
             case StreamsGroupRecordType.MEMBER:
-                about = keys.read_member(value)
-                self.members[member_id] = self.member(member_id)._replace(about=about)
+                metadata = keys.read_member(value)
+                self.members[member_id] = self.member(member_id)._replace(metadata=metadata)
             case StreamsGroupRecordType.MEMBER_CURRENT:
                 current = keys.read_current(value)
                 self.members[member_id] = self.member(member_id)._replace(**current._asdict())
 
     def member(self, member_id: str) -> StreamsGroupMember:
         """The member; a new one if it is unknown."""
-        nobody = StreamsGroupMember(member_id, StreamsGroupMemberMetadata())
-        return self.members.get(member_id, nobody)
+        new_member = StreamsGroupMember(member_id, StreamsGroupMemberMetadata())
+        return self.members.get(member_id, new_member)
 
     # -- the steps of a heartbeat, in this order
 
@@ -236,14 +236,16 @@ class StreamsGroup:
         return topics is self._seen and self.configured is not None and self.configured.is_ready
 
     def put_member(
-        self, member_id: str, about: StreamsGroupMemberMetadata, event: GroupEvent
+        self, member_id: str, metadata: StreamsGroupMemberMetadata, event: GroupEvent
     ) -> bool:
         """Store the metadata of a member; False if it has not changed."""
         known = self.members.get(member_id)
-        if known is not None and known.about == about:
+        if known is not None and known.metadata == metadata:
             return False
-        self.members[member_id] = self.member(member_id)._replace(about=about)
-        event.record(self._key(StreamsGroupRecordType.MEMBER, member_id), keys.write_member(about))
+        self.members[member_id] = self.member(member_id)._replace(metadata=metadata)
+        event.record(
+            self._key(StreamsGroupRecordType.MEMBER, member_id), keys.write_member(metadata)
+        )
         return True
 
     def put_topology(self, topology: StreamsTopology, event: GroupEvent) -> None:
@@ -359,7 +361,9 @@ class StreamsGroup:
         counts = self.configured.task_counts
         return assign_tasks(
             {
-                member_id: TaskHolder(member.about.process_id, self.target.get(member_id, NO_TASKS))
+                member_id: TaskHolder(
+                    member.metadata.process_id, self.target.get(member_id, NO_TASKS)
+                )
                 for member_id, member in self.members.items()
             },
             [
@@ -379,7 +383,7 @@ class StreamsGroup:
         for other in self.members.values():
             if other.member_id == member.member_id:
                 continue
-            same_process = other.about.process_id == member.about.process_id
+            same_process = other.metadata.process_id == member.metadata.process_id
             for other_task in (
                 roles if same_process else [task] if task.role is TaskRole.ACTIVE else []
             ):
@@ -397,7 +401,7 @@ class StreamsGroup:
     def _set_rebalance_timer(self, member: StreamsGroupMember, event: GroupEvent) -> None:
         key = (REBALANCE, self.group_id, member.member_id)
         if member.state is StreamsMemberState.UNREVOKED_TASKS:
-            event.timer.schedule(key, event.now_ms + member.about.rebalance_timeout_ms)
+            event.timer.schedule(key, event.now_ms + member.metadata.rebalance_timeout_ms)
         else:
             event.timer.cancel(key)
 

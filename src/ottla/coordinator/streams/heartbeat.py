@@ -70,12 +70,12 @@ def _group(request: StreamsGroupHeartbeatRequest, event: GroupEvent) -> StreamsG
     empty_classic = isinstance(group, ClassicGroup) and group.is_empty
     if request.member_epoch > JOIN_EPOCH or (group is not None and not empty_classic):
         return find_streams_group(event.groups, request.group_id, "Streams group")
-    made = StreamsGroup(request.group_id)
+    new_group = StreamsGroup(request.group_id)
     if group is not None:
         for record in group.tombstones():
             event.record(*record)
-    event.put_group(made)
-    return made
+    event.put_group(new_group)
+    return new_group
 
 
 def _leave(
@@ -97,12 +97,17 @@ def _beat(
 ) -> StreamsGroupHeartbeatResponse:
     request = beat.request
     known, owned = _check_member(group, request, event), owned_tasks(request)
-    about = _about(known, beat)
+    metadata = _metadata_of(known, beat)
     statuses: list[TopicProblem] = []
     config = event.config.streams.of_group(group.group_id)
     joins = request.member_epoch == JOIN_EPOCH
-    if known is None or joins or known.about != about or not group.is_settled(known, config, event):
-        _change(group, beat, about, owned, statuses, event)
+    if (
+        known is None
+        or joins
+        or known.metadata != metadata
+        or not group.is_settled(known, config, event)
+    ):
+        _change(group, beat, metadata, owned, statuses, event)
     elif group.configured is not None:
         check_tasks(group.configured, owned)
     group.prolong(request.member_id, event)
@@ -162,32 +167,34 @@ def _check_epoch(member: StreamsGroupMember, request: StreamsGroupHeartbeatReque
     )
 
 
-def _about(known: StreamsGroupMember | None, beat: StreamsHeartbeat) -> StreamsGroupMemberMetadata:
+def _metadata_of(
+    member: StreamsGroupMember | None, beat: StreamsHeartbeat
+) -> StreamsGroupMemberMetadata:
     """Fields that a heartbeat leaves out have not changed."""
     request = beat.request
-    about = StreamsGroupMemberMetadata() if known is None else known.about
-    about = about._replace(client_id=beat.client_id, client_host=beat.client_host)
+    metadata = StreamsGroupMemberMetadata() if member is None else member.metadata
+    metadata = metadata._replace(client_id=beat.client_id, client_host=beat.client_host)
     if request.rack_id is not None:
-        about = about._replace(rack_id=request.rack_id)
+        metadata = metadata._replace(rack_id=request.rack_id)
     if request.rebalance_timeout >= 0:
-        about = about._replace(rebalance_timeout_ms=request.rebalance_timeout)
+        metadata = metadata._replace(rebalance_timeout_ms=request.rebalance_timeout)
     if request.topology is not None:
-        about = about._replace(topology_epoch=request.topology.epoch)
+        metadata = metadata._replace(topology_epoch=request.topology.epoch)
     if request.process_id is not None:
-        about = about._replace(process_id=request.process_id)
+        metadata = metadata._replace(process_id=request.process_id)
     if request.user_endpoint is not None:
         endpoint = request.user_endpoint
-        about = about._replace(user_endpoint=(endpoint.host, endpoint.port))
+        metadata = metadata._replace(user_endpoint=(endpoint.host, endpoint.port))
     if request.client_tags is not None:
         tags = tuple(sorted((tag.key, tag.value) for tag in request.client_tags))
-        about = about._replace(client_tags=tags)
-    return about
+        metadata = metadata._replace(client_tags=tags)
+    return metadata
 
 
 def _change(
     group: StreamsGroup,
     beat: StreamsHeartbeat,
-    about: StreamsGroupMemberMetadata,
+    metadata: StreamsGroupMemberMetadata,
     owned: TaskSet | None,
     statuses: list[TopicProblem],
     event: GroupEvent,
@@ -195,7 +202,7 @@ def _change(
     request, config = beat.request, event.config.streams.of_group(group.group_id)
     first = group.is_empty
     group.undo_to_now(event)
-    news = group.put_member(request.member_id, about, event)
+    news = group.put_member(request.member_id, metadata, event)
     if request.topology is not None:
         _take_topology(group, declared(request.topology), event)
     check_tasks(group.refresh(event, config, bump=news), owned)
@@ -231,7 +238,7 @@ def _send_tasks(
     response.active_tasks = listed(TaskRole.ACTIVE)
     response.standby_tasks = listed(TaskRole.STANDBY)
     response.warmup_tasks = listed(TaskRole.WARMUP)
-    if member.about.user_endpoint is not None:
+    if member.metadata.user_endpoint is not None:
         group.endpoint_epoch += 1
 
 
@@ -243,9 +250,9 @@ def _statuses(
 ) -> list[Status]:
     found: list[Status] = []
     topology, configured = group.topology, group.configured
-    if topology is not None and member.about.topology_epoch < topology.epoch:
+    if topology is not None and member.metadata.topology_epoch < topology.epoch:
         detail = (
-            f"The member's topology epoch {member.about.topology_epoch} is behind the group's"
+            f"The member's topology epoch {member.metadata.topology_epoch} is behind the group's"
             f" topology epoch {topology.epoch}."
         )
         found.append(Status(StreamsStatus.STALE_TOPOLOGY, detail))

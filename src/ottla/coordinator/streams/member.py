@@ -39,7 +39,7 @@ class StreamsGroupMember(NamedTuple):
     """One member. Immutable, so that a failed append is undone by keeping the one before."""
 
     member_id: str
-    about: StreamsGroupMemberMetadata
+    metadata: StreamsGroupMemberMetadata
     state: StreamsMemberState = StreamsMemberState.STABLE
     epoch: int = 0
     previous_epoch: int = -1

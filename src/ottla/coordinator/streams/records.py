@@ -132,24 +132,24 @@ def write_group(group: StreamsGroupMetadataValue) -> bytes:
     return bytes(buffer)
 
 
-def write_member(about: StreamsGroupMemberMetadata) -> bytes:
+def write_member(metadata: StreamsGroupMemberMetadata) -> bytes:
     buffer = bytearray(_VERSION)
-    write_compact_nullable_string(buffer, about.instance_id)
-    write_compact_nullable_string(buffer, about.rack_id)
-    write_compact_string(buffer, about.client_id)
-    write_compact_string(buffer, about.client_host)
-    buffer += _INT32.pack(about.rebalance_timeout_ms)
-    buffer += _INT32.pack(about.topology_epoch)
-    write_compact_string(buffer, about.process_id)
-    if about.user_endpoint is None:
+    write_compact_nullable_string(buffer, metadata.instance_id)
+    write_compact_nullable_string(buffer, metadata.rack_id)
+    write_compact_string(buffer, metadata.client_id)
+    write_compact_string(buffer, metadata.client_host)
+    buffer += _INT32.pack(metadata.rebalance_timeout_ms)
+    buffer += _INT32.pack(metadata.topology_epoch)
+    write_compact_string(buffer, metadata.process_id)
+    if metadata.user_endpoint is None:
         buffer.append(0xFF)
     else:
-        host, port = about.user_endpoint
+        host, port = metadata.user_endpoint
         buffer.append(1)
         write_compact_string(buffer, host)
         buffer += _UINT16.pack(port)
         buffer.append(0)
-    write_pairs(buffer, about.client_tags)
+    write_pairs(buffer, metadata.client_tags)
     buffer.append(0)
     return bytes(buffer)
 

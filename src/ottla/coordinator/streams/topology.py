@@ -91,8 +91,8 @@ def declared(topology: Topology) -> StreamsTopology:
     return StreamsTopology(topology.epoch, tuple(subtopologies))
 
 
-def _subtopology(given: Subtopology) -> StreamsSubtopology:
-    for topic in given.state_changelog_topics:
+def _subtopology(subtopology: Subtopology) -> StreamsSubtopology:
+    for topic in subtopology.state_changelog_topics:
         if topic.partitions:
             raise KafkaError(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY,
@@ -105,19 +105,21 @@ def _subtopology(given: Subtopology) -> StreamsSubtopology:
             tuple(group.source_topic_regex),
             tuple(group.repartition_source_topics),
         )
-        for group in given.copartition_groups
+        for group in subtopology.copartition_groups
     ]
     for group in groups:
-        _check_indexes(given, group.source_topics, given.source_topics)
-        _check_indexes(given, group.repartition_source_topics, given.repartition_source_topics)
-        _check_indexes(given, group.source_topic_regex, given.source_topic_regex)
+        _check_indexes(subtopology, group.source_topics, subtopology.source_topics)
+        _check_indexes(
+            subtopology, group.repartition_source_topics, subtopology.repartition_source_topics
+        )
+        _check_indexes(subtopology, group.source_topic_regex, subtopology.source_topic_regex)
     return StreamsSubtopology(
-        given.subtopology_id,
-        tuple(given.source_topics),
-        tuple(given.source_topic_regex),
-        tuple(map(_internal, given.state_changelog_topics)),
-        tuple(given.repartition_sink_topics),
-        tuple(map(_internal, given.repartition_source_topics)),
+        subtopology.subtopology_id,
+        tuple(subtopology.source_topics),
+        tuple(subtopology.source_topic_regex),
+        tuple(map(_internal, subtopology.state_changelog_topics)),
+        tuple(subtopology.repartition_sink_topics),
+        tuple(map(_internal, subtopology.repartition_source_topics)),
         tuple(groups),
     )
 
@@ -127,10 +129,12 @@ def _internal(topic: TopicInfo) -> StreamsInternalTopic:
     return StreamsInternalTopic(topic.name, topic.partitions, topic.replication_factor, configs)
 
 
-def _check_indexes(given: Subtopology, indexes: Sequence[int], topics: Sequence[object]) -> None:
+def _check_indexes(
+    subtopology: Subtopology, indexes: Sequence[int], topics: Sequence[object]
+) -> None:
     if any(not 0 <= index < len(topics) for index in indexes):
         raise KafkaError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
-            f"A copartition group of subtopology {given.subtopology_id} names a source topic "
+            f"A copartition group of subtopology {subtopology.subtopology_id} names a source topic "
             "that the subtopology does not have.",
         )

@@ -31,7 +31,7 @@ def check_producer(transaction: TransactionMetadata, expected: ExpectedProducer)
 
 
 def init_producer_id(
-    found: TransactionMetadata | None,
+    transaction: TransactionMetadata | None,
     timeout_ms: int,
     expected: ExpectedProducer,
     *,
@@ -39,21 +39,21 @@ def init_producer_id(
     now_ms: int,
 ) -> TransactionMetadata:
     """The next state of the id; KafkaError if the producer has to retry or is fenced."""
-    if found is None:
-        unborn = TransactionMetadata(ids(), NO_EPOCH, timeout_ms)
-        return unborn.resumed(0, NO_EPOCH, timeout_ms, now_ms)
-    if found.state in PREPARED:
+    if transaction is None:
+        new = TransactionMetadata(ids(), NO_EPOCH, timeout_ms)
+        return new.resumed(0, NO_EPOCH, timeout_ms, now_ms)
+    if transaction.state in PREPARED:
         # Checked before the producer, which may send the id that it gets with the end.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    check_producer(found, expected)
-    if found.is_exhausted and (expected is None or expected[1] == found.epoch):
-        last_epoch = NO_EPOCH if expected is None else found.epoch
-        return found.rotated(ids(), timeout_ms, now_ms, last_epoch=last_epoch)
+    check_producer(transaction, expected)
+    if transaction.is_exhausted and (expected is None or expected[1] == transaction.epoch):
+        last_epoch = NO_EPOCH if expected is None else transaction.epoch
+        return transaction.rotated(ids(), timeout_ms, now_ms, last_epoch=last_epoch)
     if expected is None:
-        return found.resumed(found.epoch + 1, NO_EPOCH, timeout_ms, now_ms)
-    if expected[1] == found.epoch:
-        return found.resumed(found.epoch + 1, found.epoch, timeout_ms, now_ms)
-    if expected[1] == found.last_epoch:
+        return transaction.resumed(transaction.epoch + 1, NO_EPOCH, timeout_ms, now_ms)
+    if expected[1] == transaction.epoch:
+        return transaction.resumed(transaction.epoch + 1, transaction.epoch, timeout_ms, now_ms)
+    if expected[1] == transaction.last_epoch:
         # A retry, because the response was lost. A newer producer would have unset last_epoch.
-        return found.resumed(found.epoch, found.last_epoch, timeout_ms, now_ms)
+        return transaction.resumed(transaction.epoch, transaction.last_epoch, timeout_ms, now_ms)
     raise KafkaError(ErrorCode.PRODUCER_FENCED)

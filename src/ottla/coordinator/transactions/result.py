@@ -18,7 +18,7 @@ from ottla.wire.messages.describe_transactions import (
 
 
 class TransactionResult(NamedTuple):
-    """The answer to every request of a transaction, whichever message carries it."""
+    """The result of any request about a transaction; handlers put it into their message."""
 
     code: ErrorCode
     producer_id: int = NO_PRODUCER_ID

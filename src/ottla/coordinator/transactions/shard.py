@@ -114,7 +114,7 @@ class TransactionCoordinatorShard(CoordinatorShard):
         self._latest.end(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> CoordinatorResult:
-        """Transactions that are prepared go on: their markers are written, maybe once more."""
+        """Complete the prepared transactions: write their markers, perhaps for the second time."""
         event = self.new_event(now_ms)
         self._loaded_ms = now_ms
         for key, value in self._latest.latest.items():
@@ -152,16 +152,18 @@ class TransactionCoordinatorShard(CoordinatorShard):
         complete the new producer gets CONCURRENT_TRANSACTIONS, and retries.
         """
         event = self.new_event(now_ms)
-        found = self.transactions.get(transactional_id)
+        transaction = self.transactions.get(transactional_id)
         try:
-            if found is not None and found.state is TransactionState.ONGOING:
-                check_producer(found, expected)
-                self._fence(transactional_id, found, event)
+            if transaction is not None and transaction.state is TransactionState.ONGOING:
+                check_producer(transaction, expected)
+                self._fence(transactional_id, transaction, event)
                 result = TransactionResult(ErrorCode.CONCURRENT_TRANSACTIONS)
             else:
-                now = init_producer_id(found, timeout_ms, expected, ids=self._ids, now_ms=now_ms)
-                self._change(transactional_id, now, event)
-                result = TransactionResult(ErrorCode.NONE, now.producer_id, now.epoch)
+                next_state = init_producer_id(
+                    transaction, timeout_ms, expected, ids=self._ids, now_ms=now_ms
+                )
+                self._change(transactional_id, next_state, event)
+                result = TransactionResult(ErrorCode.NONE, next_state.producer_id, next_state.epoch)
         except KafkaError as error:
             result = TransactionResult(error.code)
         event.reply(token, result)
@@ -392,7 +394,7 @@ class TransactionCoordinatorShard(CoordinatorShard):
     def _fence(
         self, transactional_id: str, transaction: TransactionMetadata, event: CoordinatorEvent
     ) -> None:
-        """Abort without a request; the producer that has the transaction open is fenced."""
+        """Abort the open transaction without a request of its producer, which is fenced."""
         version = EPOCH_BUMP_FROM
         self._prepare(transactional_id, transaction, event, commit=False, client_version=version)
 
@@ -419,22 +421,22 @@ class TransactionCoordinatorShard(CoordinatorShard):
         return prepared
 
     def _change(
-        self, transactional_id: str, now: TransactionMetadata, event: CoordinatorEvent
+        self, transactional_id: str, transaction: TransactionMetadata, event: CoordinatorEvent
     ) -> None:
         self._undo_to(transactional_id, self.transactions.get(transactional_id), event)
-        event.record(write_key(transactional_id), write_value(now))
-        self.transactions[transactional_id] = now
-        self._watch(transactional_id, now)
+        event.record(write_key(transactional_id), write_value(transaction))
+        self.transactions[transactional_id] = transaction
+        self._watch(transactional_id, transaction)
 
     def _undo_to(
-        self, transactional_id: str, before: TransactionMetadata | None, event: CoordinatorEvent
+        self, transactional_id: str, previous: TransactionMetadata | None, event: CoordinatorEvent
     ) -> None:
         def restore(undo: CoordinatorEvent, code: ErrorCode) -> None:
-            if before is None:
+            if previous is None:
                 del self.transactions[transactional_id]
                 return
-            self.transactions[transactional_id] = before
-            if before.state in PREPARED:
+            self.transactions[transactional_id] = previous
+            if previous.state in PREPARED:
                 # The result that is undone may have been the one that had its markers written.
                 self._retry_markers(transactional_id, undo.now_ms)
 

@@ -43,9 +43,9 @@ def _verbatim(
     request = registration.request
     if registration.normalize or state.config_in_scope(registration.subject).get("normalize"):
         return None
-    said = (request.kind, request.metadata, request.rule_set)
+    requested = (request.kind, request.metadata, request.rule_set)
     for version in reversed(state.versions(registration.subject, deleted=deleted)):
-        if version.text == request.text and said == (
+        if version.text == request.text and requested == (
             version.kind,
             version.metadata,
             version.rule_set,

@@ -180,9 +180,9 @@ def _is_same(
 
 
 def _is_same_metadata(new: StoredSchema, old: StoredSchema) -> bool:
-    said = _properties(new.metadata).get(VERSION_PROPERTY)
+    stated_version = _properties(new.metadata).get(VERSION_PROPERTY)
     had = _properties(old.metadata).get(VERSION_PROPERTY)
-    if said is not None and said not in (had, str(old.version)):
+    if stated_version is not None and stated_version not in (had, str(old.version)):
         return False
     return _without_version(new.metadata) == _without_version(old.metadata)
 

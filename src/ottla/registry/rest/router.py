@@ -71,9 +71,9 @@ def in_context(context: str, words: list[str], query: Query) -> list[str]:
     """The same request without /contexts, with the context in its subject."""
     prefix = f":{context_name(context)}:"
     for name in ("subject", "subjectPrefix"):
-        given = query.get(name, [""])[0]
-        if not given.startswith(PREFIX):
-            query[name] = [prefix + given]
+        subject = query.get(name, [""])[0]
+        if not subject.startswith(PREFIX):
+            query[name] = [prefix + subject]
     for index, word in enumerate(words[:-1]):
         if word in QUALIFIED and not words[index + 1].startswith(PREFIX):
             return [*words[: index + 1], prefix + words[index + 1], *words[index + 2 :]]

@@ -184,16 +184,16 @@ class _Encoder:
 
     def union(self, node: AvroNode, value: Any, path: str, depth: int) -> None:
         keys = [branch.key for branch in node.branches]
-        given = "null" if value is None else None
+        branch = "null" if value is None else None
         if isinstance(value, dict) and len(value) == 1:
-            ((given, value),) = value.items()
-        if given not in keys:
+            ((branch, value),) = value.items()
+        if branch not in keys:
             forms = ", ".join("null" if key == "null" else json.dumps({key: "..."}) for key in keys)
             raise AvroDataError(
                 f"{path or 'the value'}: {json.dumps(value)} is not in the union: write one of"
                 f" {forms}"
             )
-        number = keys.index(given)
+        number = keys.index(branch)
         self.long(number)
         self.value(node.branches[number], value, path, depth + 1)
 

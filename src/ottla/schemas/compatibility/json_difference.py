@@ -97,13 +97,13 @@ class JsonDifference:
     info: str = ""
 
     def message(self, reader: str, writer: str) -> str:
-        said = _TEXTS.get(self.type)
-        if said is None:
+        texts = _TEXTS.get(self.type)
+        if texts is None:
             what = "adds" if self.type.endswith("_ADDED") else "tightens"
-            said = (f"{what} a limit", _LIMIT)
+            texts = (f"{what} a limit", _LIMIT)
         names = {"reader": reader, "writer": writer}
         return (
-            f"{{errorType:'{self.type}', description:'The {reader} schema {said[0]} at path "
+            f"{{errorType:'{self.type}', description:'The {reader} schema {texts[0]} at path "
             f"'{self.path}', compared with the {writer} schema', additionalInfo:'{self.info}', "
-            f"remedy:'{said[1].format(**names)}'}}"
+            f"remedy:'{texts[1].format(**names)}'}}"
         )

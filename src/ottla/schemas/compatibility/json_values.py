@@ -39,9 +39,9 @@ _COUNTS = (
 
 def types_of(node: JsonNode) -> frozenset[str]:
     """The types a schema accepts: by `type`, by its enum, by its keywords, or all."""
-    said = node.get("type")
-    if said is not None:
-        return frozenset([said] if isinstance(said, str) else said)
+    types = node.get("type")
+    if types is not None:
+        return frozenset([types] if isinstance(types, str) else types)
     values = enum_of(node)
     if values is not None:
         return frozenset(_type_name(value) for value in values)

@@ -141,15 +141,15 @@ class ModelValues:
         parts: list[tuple[str, bool, Convert | None]] = []
 
         def convert(plain: Any) -> Any:
-            given = {}
+            arguments = {}
             for name, is_optional, change in parts:
                 if name in plain:
                     value = plain[name]
                     if value is not None:
-                        given[name] = value if change is None else change(value)
+                        arguments[name] = value if change is None else change(value)
                     elif is_optional:
-                        given[name] = None
-            return make(**given)
+                        arguments[name] = None
+            return make(**arguments)
 
         self._from_models[of.type] = convert
         for field in of.fields:

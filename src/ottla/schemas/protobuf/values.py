@@ -129,9 +129,9 @@ class MessageValues:
 def _with_wrappers(value: Any, fields: list[tuple[str, Callable[[Any], Any]]]) -> dict[str, Any]:
     changed = dict(value)
     for name, convert in fields:
-        given = changed.get(name)
-        if given is not None:
-            changed[name] = convert(given)
+        part = changed.get(name)
+        if part is not None:
+            changed[name] = convert(part)
     return changed
 
 
