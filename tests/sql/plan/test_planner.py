@@ -425,6 +425,13 @@ def test_without_a_cache_each_update_is_given(properties: dict[str, str], tasks:
     assert not planned("CREATE STREAM x AS SELECT * FROM orders", **properties).needs_tasks
 
 
+def test_tasks_run_what_spark_has_no_aggregate_for() -> None:
+    """Spark's collect_set forgets in which order values came."""
+    collected = COUNTED.replace("AS n", "AS n, COLLECT_SET(amount) AS amounts")
+    assert planned(collected).needs_tasks
+    assert not planned(collected.replace("_SET", "_LIST")).needs_tasks
+
+
 def test_lists_can_be_limited() -> None:
     text = "CREATE TABLE x AS SELECT item, COLLECT_LIST(amount) AS all_ FROM orders GROUP BY item"
     (call,) = planned(text, **{"ksql.functions.collect_list.limit": "7"}).stages[0].operator.calls

@@ -76,7 +76,8 @@ class KeyedInput:
 class AggregateCall:
     """One call of an aggregate function. `constants` are its literal arguments, after columns.
 
-    `spark` is the call as an aggregate of Spark, over the columns of the input.
+    `spark` is the call as an aggregate of Spark, over the columns of the input; "" if Spark has none
+    with the same result.
     """
 
     name: str
@@ -334,9 +335,11 @@ class QueryPlan:
     @property
     def needs_tasks(self) -> bool:
         """True if tasks of the engine must run it. Spark runs stateless plans and aggregates of
-        streams, unless every single update counts: Spark merges the updates of a batch."""
-        quick = ProjectNode if self.gives_each_update else ProjectNode | StreamAggregateNode
-        return not all(isinstance(stage.operator, quick) for stage in self.stages)
+        streams that it has, unless every single update counts: Spark merges those of a batch."""
+        return not all(
+            stage.stateless or (_is_quick(stage.operator) and not self.gives_each_update)
+            for stage in self.stages
+        )
 
     @property
     def gives_each_update(self) -> bool:
@@ -349,6 +352,11 @@ class QueryPlan:
     @property
     def sink_stage(self) -> QueryStage:
         return self.stages[-1]
+
+
+def _is_quick(operator: PlanNode) -> bool:
+    """True if Spark's own aggregation has all calls."""
+    return isinstance(operator, StreamAggregateNode) and all(call.spark for call in operator.calls)
 
 
 def cache_bytes(text: str) -> int | None:
