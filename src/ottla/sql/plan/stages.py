@@ -76,8 +76,8 @@ class KeyedInput:
 class AggregateCall:
     """One call of an aggregate function. `constants` are its literal arguments, after columns.
 
-    `spark` is the call as an aggregate of Spark, over the columns of the input; "" if Spark has none
-    with the same result.
+    `spark` is the call as an aggregate of Spark, over the columns of the input; "" if Spark has
+    none with the same result.
     """
 
     name: str
