@@ -334,12 +334,16 @@ class QueryPlan:
 
     @property
     def needs_tasks(self) -> bool:
-        """True if tasks of the engine must run it. Spark runs stateless plans and aggregates of
-        streams that it has, unless every single update counts: Spark merges those of a batch."""
-        return not all(
-            stage.stateless or (_is_quick(stage.operator) and not self.gives_each_update)
-            for stage in self.stages
-        )
+        """True if tasks of the engine must run it. Spark runs stateless plans, and aggregates of
+        streams if it has all of their calls and merges their updates."""
+        return not self.merges_updates or not all(_is_on_spark(stage) for stage in self.stages)
+
+    @property
+    def merges_updates(self) -> bool:
+        """True if only stateless operators and aggregates of streams run, and not every single
+        update counts: those of a batch are merged then, by Spark or a task."""
+        merged = ProjectNode if self.gives_each_update else ProjectNode | StreamAggregateNode
+        return all(isinstance(stage.operator, merged) for stage in self.stages)
 
     @property
     def gives_each_update(self) -> bool:
@@ -354,9 +358,9 @@ class QueryPlan:
         return self.stages[-1]
 
 
-def _is_quick(operator: PlanNode) -> bool:
-    """True if Spark's own aggregation has all calls."""
-    return isinstance(operator, StreamAggregateNode) and all(call.spark for call in operator.calls)
+def _is_on_spark(stage: QueryStage) -> bool:
+    calls = stage.operator.calls if isinstance(stage.operator, StreamAggregateNode) else ()
+    return all(call.spark for call in calls)
 
 
 def cache_bytes(text: str) -> int | None:
