@@ -37,7 +37,8 @@ tasks of the engine), and one table of cases judges both. In both:
 
 On Spark alone:
 
-- COLLECT_SET gives its values in their own order, not in the order in which they came.
+- COLLECT_SET of a pull query gives its values in their own order, not in the order in which they
+  came. (A persistent query with COLLECT_SET runs on tasks.)
 - EXTRACTJSONFIELD, JSON_RECORDS and JSON_ITEMS reformat numbers: `1.50` comes out as `1.5`.
 - The last digits of LN, LOG, STDDEV_SAMP and STDDEV_SAMPLE may be others.
 - PARSE_DATE with a format from a column is NULL where text follows behind the date.

@@ -31,8 +31,8 @@ from suites.ksqldb_values import BadCase, encoded, headers_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RUNNING_S_MAX: Final = 90.0
-SETTLED_S_MAX: Final = 120.0
+RUNNING_S_MAX: Final = 300.0
+SETTLED_S_MAX: Final = 600.0
 LOOK_S: Final = 0.02
 EACH_UPDATE: Final = {"cache.max.bytes.buffering": "0"}
 """As ksqlDB's own runner: the cases expect each update of a table."""

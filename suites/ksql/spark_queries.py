@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HANGS_S: Final = 90.0
+HANGS_S: Final = 300.0
 
 
 class SparkQueries:

@@ -422,7 +422,16 @@ COUNTED = "CREATE TABLE x AS SELECT item, COUNT(*) AS n FROM orders GROUP BY ite
 def test_without_a_cache_each_update_is_given(properties: dict[str, str], tasks: bool) -> None:
     """Spark merges the updates of a batch, tasks of the engine do not."""
     assert planned(COUNTED, **properties).needs_tasks is tasks
+    assert planned(COUNTED, **properties).merges_updates is not tasks
     assert not planned("CREATE STREAM x AS SELECT * FROM orders", **properties).needs_tasks
+
+
+def test_tasks_run_what_spark_has_no_aggregate_for() -> None:
+    """Spark's collect_set forgets in which order values came."""
+    collected = COUNTED.replace("AS n", "AS n, COLLECT_SET(amount) AS amounts")
+    assert planned(collected).needs_tasks
+    assert planned(collected).merges_updates
+    assert not planned(collected.replace("_SET", "_LIST")).needs_tasks
 
 
 def test_lists_can_be_limited() -> None:

@@ -9,6 +9,7 @@ from running_shop import WAIT_S, Shop, eventually
 
 from ottla.queries import application_settings
 from ottla.queries.states import QueryStatus
+from ottla.rows.errors import SqlError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -80,6 +81,31 @@ def test_without_a_cache_each_update_of_a_window_is_written(shop: Shop) -> None:
     )
     found = [(windowed(key), value) for key, value in shop.records("EACH_ONE", 3)]
     assert found == [(("tea", 0), value) for value in ({"TOTAL": 5}, None, {"TOTAL": 3})]
+
+
+def test_collected_values_keep_their_order_after_a_restart(shop: Shop) -> None:
+    shop.run(ORDERS)
+    shop.insert("orders", *(order("tea", amount, 1) for amount in (7, 2, 7, 9)))
+    query = shop.run(
+        "CREATE TABLE sets AS SELECT item, COLLECT_SET(amount) AS s FROM orders GROUP BY item;",
+        auto_offset_reset="earliest",
+    )
+    assert shop.records("SETS", 1) == [(b"tea", {"S": [7, 2, 9]})]  # one update for the batch
+    shop.queries.close()
+    shop.insert("orders", *(order("tea", amount, 1) for amount in (9, 8, 1)))
+    shop.reopen()
+    eventually(lambda: (b"tea", {"S": [7, 2, 9, 8, 1]}) in shop.records("SETS", 1, 1))
+    assert shop.queries.state(query).state is QueryStatus.RUNNING
+
+
+def test_state_of_another_executor_is_refused(shop: Shop) -> None:
+    shop.run(ORDERS)
+    counted = "CREATE TABLE counts AS SELECT item, {} AS n FROM orders GROUP BY item;"
+    query = shop.run(counted.format("COUNT(*)"))
+    shop.queries.stop(query, keep=True)
+    shop.forget(query)  # so that the next one has its id
+    with pytest.raises(SqlError, match="an earlier version ran this query"):
+        shop.run(counted.format("COLLECT_SET(amount)"))
 
 
 def test_a_stream_join_resumes_after_a_restart(shop: Shop) -> None:

@@ -39,6 +39,7 @@ def _aggregate(
     *,
     on_tables: bool = False,
     constants: tuple[int, ...] = (),
+    keeps_order: bool = False,
 ) -> Function:
     return Function(
         name,
@@ -48,6 +49,7 @@ def _aggregate(
         tuple(signatures),
         on_tables=on_tables,
         constants=constants,
+        keeps_order=keeps_order,
     )
 
 
@@ -91,8 +93,8 @@ def _collect_list(call: Call) -> str:
 
 
 def _collect_set(call: Call) -> str:
-    """COLLECT_SET, sorted by value, because a set has no order of arrival. Values with maps inside,
-    which Spark can't compare, are compared as JSON."""
+    """COLLECT_SET of a pull query, sorted by value: Spark's sets forget in which order values came.
+    Values with maps inside, which Spark can't compare, are compared as JSON."""
     element = call.returns.element
     assert element is not None
     value = f"struct({_with_sorted_maps(call.texts[0], element)} AS v)"
@@ -376,7 +378,7 @@ CHOOSING: Final = (
     ),
     _aggregate(
         "COLLECT_SET",
-        "All distinct values as an array, sorted on Spark, else in order of arrival.",
+        "All distinct values as an array, in the order in which they came.",
         [
             signature(
                 "T value -> ARRAY<T>",
@@ -384,6 +386,7 @@ CHOOSING: Final = (
                 aggregation=lambda call: builtin_udafs.CollectSetUdaf(_limit(call, SET_LIMIT)),
             )
         ],
+        keeps_order=True,
     ),
     _aggregate(
         "EARLIEST_BY_OFFSET",

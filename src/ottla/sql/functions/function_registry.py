@@ -146,6 +146,7 @@ def signature(
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function. `on_tables`: an aggregate with `undo`, which may be used on tables.
+    `keeps_order`: its result has the order in which values came, which Spark's own one forgets.
 
     `constants` are the indexes of arguments that must be literals; negative ones count from the
     end. `python` is registered in Spark as `udf`, if Spark has no such function."""
@@ -157,6 +158,7 @@ class Function:
     signatures: tuple[Signature, ...]
     on_tables: bool = False
     constants: tuple[int, ...] = ()
+    keeps_order: bool = False
     udf: str = ""
     python: Callable[..., Any] | None = None
 

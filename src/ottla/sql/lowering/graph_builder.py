@@ -92,7 +92,7 @@ class GraphBuilder:
     def store(
         self, name: str, kind: StoreKind, key: Serde[Any], value: Serde[Any], **more: Any
     ) -> StoreSpec:
-        spec = StoreSpec(name, kind, key, value, cached=False, **more)
+        spec = StoreSpec(name, kind, key, value, **more)
         self.graph.add_store(spec)
         return spec
 

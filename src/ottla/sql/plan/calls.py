@@ -42,7 +42,7 @@ def aggregate_call(call: Expression, name: str, scope: Scope) -> AggregateCall:
         argument_types=tuple(type_ for type_ in types if type_ is not None),
         constants=tuple(found.call.constants[index] for index in sorted(constant)),
         type=found.type,
-        spark=found.spark,
+        spark="" if found.function.keeps_order else found.spark,
         aggregation=found.aggregation,
     )
 

@@ -76,7 +76,8 @@ class KeyedInput:
 class AggregateCall:
     """One call of an aggregate function. `constants` are its literal arguments, after columns.
 
-    `spark` is the call as an aggregate of Spark, over the columns of the input.
+    `spark` is the call as an aggregate of Spark, over the columns of the input; "" if Spark has
+    none with the same result.
     """
 
     name: str
@@ -315,10 +316,16 @@ class QueryPlan:
 
     @property
     def needs_tasks(self) -> bool:
-        """True if tasks of the engine must run it. Spark runs stateless plans and aggregates of
-        streams, unless every single update counts: Spark merges the updates of a batch."""
-        quick = ProjectNode if self.gives_each_update else ProjectNode | StreamAggregateNode
-        return not all(isinstance(stage.operator, quick) for stage in self.stages)
+        """True if tasks of the engine must run it. Spark runs stateless plans, and aggregates of
+        streams if it has all of their calls and merges their updates."""
+        return not self.merges_updates or not all(_is_on_spark(stage) for stage in self.stages)
+
+    @property
+    def merges_updates(self) -> bool:
+        """True if only stateless operators and aggregates of streams run, and not every single
+        update counts: those of a batch are merged then, by Spark or a task."""
+        merged = ProjectNode if self.gives_each_update else ProjectNode | StreamAggregateNode
+        return all(isinstance(stage.operator, merged) for stage in self.stages)
 
     @property
     def gives_each_update(self) -> bool:
@@ -331,6 +338,11 @@ class QueryPlan:
     @property
     def sink_stage(self) -> QueryStage:
         return self.stages[-1]
+
+
+def _is_on_spark(stage: QueryStage) -> bool:
+    calls = stage.operator.calls if isinstance(stage.operator, StreamAggregateNode) else ()
+    return all(call.spark for call in calls)
 
 
 def cache_bytes(text: str) -> int | None:

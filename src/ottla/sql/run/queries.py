@@ -27,6 +27,7 @@ from ottla.client.delivery import Setting
 from ottla.queries.specification import QuerySpecification
 from ottla.queries.states import QueryState, QueryStatus, worst
 from ottla.queries.supervisor import SupervisedQuery, Supervisor
+from ottla.rows.errors import SqlError
 from ottla.spark.checkpoints import Position, read_json, write_json
 from ottla.sql.plan.spark_pull import SparkPull
 from ottla.sql.plan.stages import QueryPlan, QueryStage, StageInput
@@ -336,6 +337,12 @@ class Queries:
         return _OwnQueryPart(self._supervisor.supervise(single))
 
     def _task_query(self, query: _PersistentQuery) -> TaskQuery:
+        if any(self._start_path(query, stage).exists() for stage in query.plan.stages):
+            raise SqlError(
+                f"The state of {query.id} is that of Spark's own operators, on which an earlier"
+                " version ran this query. It runs on tasks now.",
+                remedy="Drop its table with DELETE TOPIC, and create it again.",
+            )
         home = self._query_dir(query.id) / TASKS
         made = TaskQuery(query.id, query.plan, home, self._runtime, self._supervisor)
         made.begin()
@@ -424,12 +431,15 @@ class Queries:
     def _starts(self, query: _PersistentQuery, stage: QueryStage) -> list[Position | None]:
         """The start of each input. It is stored once, so that `latest` means the query's first
         start."""
-        path = self._query_dir(query.id) / stage.step / "start.json"
+        path = self._start_path(query, stage)
         known: list[Any] | None = read_json(path)
         if known is None:
             known = [self._start_of(stage_input, query.plan) for stage_input in stage.inputs]
             write_json(path, known)
         return list(known)
+
+    def _start_path(self, query: _PersistentQuery, stage: QueryStage) -> Path:
+        return self._query_dir(query.id) / stage.step / "start.json"
 
     def _start_of(self, source: StageInput, plan: QueryPlan) -> Position | None:
         """The start of one input; None: the log start offset at the time of reading."""

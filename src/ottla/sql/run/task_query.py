@@ -76,7 +76,7 @@ class TaskQuery:
         settings = ApplicationSettings(
             earliest=wants_earliest(plan.properties),
             exactly_once=take is None,
-            caching=False,
+            caching=plan.merges_updates,
             # As in ksqlDB: skip a record that can't be deserialized, and log it.
             on_failure={FailureKind.DESERIALIZATION: _told_and_left_out(cluster)},
             interval_ms=runtime.triggers.given_ms(plan.properties),
