@@ -150,18 +150,18 @@ class RecordFormatter:
         plain = {**WINDOWED, **PLAIN}
         self._key = FormatGuess({**windowed(named), **named}, plain, framing.KEY_HEADER)
         self._value = FormatGuess(named, PLAIN, framing.VALUE_HEADER)
-        self._told = _ReportedFormats()
+        self._reported = _ReportedFormats()
 
     def of(self, record: ConsumerRecord[bytes, bytes]) -> list[str]:
         key = self._key.show(record.key, record.headers)
         value = self._value.show(record.value, record.headers)
         lines = []
-        if self._told.key != self._key.text:
-            self._told.key = self._key.text
-            lines.append(f"Key format: {self._told.key}")
-        if self._told.value != self._value.text:
-            self._told.value = self._value.text
-            lines.append(f"Value format: {self._told.value}")
+        if self._reported.key != self._key.text:
+            self._reported.key = self._key.text
+            lines.append(f"Key format: {self._reported.key}")
+        if self._reported.value != self._value.text:
+            self._reported.value = self._value.text
+            lines.append(f"Value format: {self._reported.value}")
         moment = rowtime_text(record.timestamp_ms)
         lines.append(
             f"rowtime: {moment}, key: {key}, value: {value}, partition: {record.partition}"

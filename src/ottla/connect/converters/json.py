@@ -198,8 +198,8 @@ def dumped(message: Any, numeric_decimals: bool = False) -> bytes:
     try:
         return orjson.dumps(message, option=PLAIN)
     except TypeError as error:
-        told_of = "Converting Kafka Connect data to byte[] failed due to serialization error: "
-        raise DataException(told_of + str(error)) from error
+        prefix = "Converting Kafka Connect data to byte[] failed due to serialization error: "
+        raise DataException(prefix + str(error)) from error
 
 
 def dumped_schemaless(value: Any) -> bytes:

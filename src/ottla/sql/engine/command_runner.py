@@ -125,7 +125,7 @@ class CommandRunner:
         self._changed = changed
         self._state = EngineState()
         self._statuses: dict[int, CommandStatus] = {}
-        self._told = threading.Condition()
+        self._status_changed = threading.Condition()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ottla-sql-commands", daemon=True)
         self.replayed = threading.Event()
@@ -168,8 +168,8 @@ class CommandRunner:
 
     def wait(self, number: int, timeout_s: float) -> CommandStatus | None:
         """The status of a command, once it has been read; None after the timeout."""
-        with self._told:
-            self._told.wait_for(
+        with self._status_changed:
+            self._status_changed.wait_for(
                 lambda: self._state.position >= number or self._stopping.is_set(), timeout_s
             )
             return self._statuses.get(number)
@@ -212,8 +212,8 @@ class CommandRunner:
         # next, which must know the new state by then.
         if self.replayed.is_set():
             self._changed(state)
-        with self._told:
+        with self._status_changed:
             self._statuses[found.offset] = status
             while len(self._statuses) > STATUSES_MAX:
                 del self._statuses[next(iter(self._statuses))]
-            self._told.notify_all()
+            self._status_changed.notify_all()

@@ -47,7 +47,7 @@ TakeRow = Callable[[tuple[Any, ...], bool], None]
 """Takes a row of a push query, and whether it is a tombstone."""
 
 
-def _told_and_left_out(cluster: QueryTopics) -> ExceptionHandler:
+def _log_and_skip(cluster: QueryTopics) -> ExceptionHandler:
     log = ProcessingLog(cluster.bootstrap_servers, cluster.settings, cluster.processing_log)
 
     def handle(failure: Failure) -> Iterable[OutputRow]:
@@ -78,7 +78,7 @@ class TaskQuery:
             exactly_once=take is None,
             caching=plan.merges_updates,
             # As in ksqlDB: skip a record that can't be deserialized, and log it.
-            on_failure={FailureKind.DESERIALIZATION: _told_and_left_out(cluster)},
+            on_failure={FailureKind.DESERIALIZATION: _log_and_skip(cluster)},
             interval_ms=runtime.triggers.given_ms(plan.properties),
             batch_records_max=_records_max(plan),
         )

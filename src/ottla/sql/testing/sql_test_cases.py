@@ -88,7 +88,7 @@ def run_case(case: SqlTestCase, folder: Path) -> str:
         with SqlTestDriver() as driver:
             Script(driver, folder).run(case.text)
     except (SqlError, AssertionFailure) as error:
-        return "" if case.must_fail and _is_expected(case, error) else _told(case, error)
+        return "" if case.must_fail and _is_expected(case, error) else _failure_text(case, error)
     if case.must_fail:
         wanted = case.expected_message or case.expected_error
         return f"did not fail, but should have: {wanted}"
@@ -104,7 +104,7 @@ def _is_expected(case: SqlTestCase, error: Exception) -> bool:
     return wanted in str(error)
 
 
-def _told(case: SqlTestCase, error: Exception) -> str:
+def _failure_text(case: SqlTestCase, error: Exception) -> str:
     if not case.must_fail:
         return str(error)
     wanted = case.expected_message or case.expected_error
