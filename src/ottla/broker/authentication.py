@@ -67,7 +67,7 @@ class SaslAuthentication:
         self._clock = clock
         self._versions = versions
         self._counts = counts
-        self._versions_told = False
+        self._versions_sent = False
         self._versions_asked = 0
         self._began_ms = clock.monotonic_ms()
         self._again = False  # True when it re-authenticates
@@ -108,13 +108,13 @@ class SaslAuthentication:
     def _tell_versions(self, request: Request) -> Message | None:
         """Before the handshake, and once; again only if the version was not supported."""
         self._versions_asked += 1
-        too_often = self._versions_told or self._versions_asked > VERSIONS_ASKED_MAX
+        too_often = self._versions_sent or self._versions_asked > VERSIONS_ASKED_MAX
         if too_often or self._server.authenticating or self._again:
             self._fail("Unexpected ApiVersions request during SASL authentication")
             return None
         answer = self._versions(self._session, request)
         assert isinstance(answer, ApiVersionsResponse)
-        self._versions_told = answer.error_code == ErrorCode.NONE
+        self._versions_sent = answer.error_code == ErrorCode.NONE
         return answer
 
     def _shake_hands(self, mechanism: str, version: int) -> Message:
