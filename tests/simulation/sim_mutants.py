@@ -85,8 +85,8 @@ def the_dead_stay_in_sync() -> AbstractContextManager[Any]:
 def acknowledged_by_the_leader_alone() -> AbstractContextManager[Any]:
     """acks=1 where acks=all was asked for."""
 
-    def on_committed(self: Partition, offset: int, tell: Any, **given: Any) -> None:
-        tell(ErrorCode.NONE)
+    def on_committed(self: Partition, offset: int, callback: Any, **given: Any) -> None:
+        callback(ErrorCode.NONE)
 
     return patch.object(Partition, "on_committed", on_committed)
 

@@ -20,7 +20,7 @@ def written(tree: ast.Module) -> Iterator[tuple[int, str]]:
             continue
         holder = node.value
         name = holder.id if isinstance(holder, ast.Name) else getattr(holder, "attr", "")
-        if name in ("log", "_log") and node.attr in (*Log.__slots__, "config"):
+        if name in ("log", "_log", "partition_log") and node.attr in (*Log.__slots__, "config"):
             yield node.lineno, node.attr
 
 
