@@ -14,7 +14,7 @@ ROOMS = ("storage", "replica", "broker")
 
 
 def written(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Assigned attributes of variables called log."""
+    """Assigned attributes of variables that hold a log."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store | ast.Del):
             continue
