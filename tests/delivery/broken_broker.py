@@ -31,7 +31,7 @@ chance = random.Random(7)
 def drop_markers(writer: Any, topic: str, index: int, end: Any, **values: Any) -> None:
     """Every third marker is not written, but acknowledged to the coordinator."""
     if topic != OFFSETS_TOPIC and chance.random() < 1 / 3:
-        values["tell"](ErrorCode.NONE)
+        values["callback"](ErrorCode.NONE)
     else:
         write_marker(writer, topic, index, end, **values)
 

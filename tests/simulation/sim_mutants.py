@@ -49,14 +49,14 @@ def high_watermark_of_the_minimal_set() -> AbstractContextManager[Any]:
 @mutant
 def truncation_by_high_watermark() -> AbstractContextManager[Any]:
     """What a follower did before KIP-101, when it had another leader."""
-    follow = Partition._follow
+    follow = Partition._become_follower
 
     def cut(self: Partition, changed: bool) -> None:
         if changed and self.log.end_offset > self.high_watermark:
             self.log.truncate_to(self.high_watermark)
         follow(self, changed)
 
-    return patch.object(Partition, "_follow", cut)
+    return patch.object(Partition, "_become_follower", cut)
 
 
 @mutant
@@ -85,8 +85,8 @@ def the_dead_stay_in_sync() -> AbstractContextManager[Any]:
 def acknowledged_by_the_leader_alone() -> AbstractContextManager[Any]:
     """acks=1 where acks=all was asked for."""
 
-    def on_committed(self: Partition, offset: int, tell: Any, **given: Any) -> None:
-        tell(ErrorCode.NONE)
+    def on_committed(self: Partition, offset: int, callback: Any, **given: Any) -> None:
+        callback(ErrorCode.NONE)
 
     return patch.object(Partition, "on_committed", on_committed)
 

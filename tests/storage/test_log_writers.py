@@ -14,13 +14,13 @@ ROOMS = ("storage", "replica", "broker")
 
 
 def written(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Assigned attributes of variables called log."""
+    """Assigned attributes of variables that hold a log."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store | ast.Del):
             continue
         holder = node.value
         name = holder.id if isinstance(holder, ast.Name) else getattr(holder, "attr", "")
-        if name in ("log", "_log") and node.attr in (*Log.__slots__, "config"):
+        if name in ("log", "_log", "partition_log") and node.attr in (*Log.__slots__, "config"):
             yield node.lineno, node.attr
 
 
