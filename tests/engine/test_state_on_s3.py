@@ -6,7 +6,10 @@ import os
 import pickle
 import signal
 import tempfile
+import threading
+import time
 from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -75,6 +78,40 @@ def test_an_upload_that_fails_leaves_no_object(place: str, monkeypatch: pytest.M
     with pytest.raises(OSError, match="Input/output error"):
         folder.put("one", lambda file: file.write(b"0123456789ab") and None)
     assert folder.names() == []
+
+
+class SlowServer(BaseHTTPRequestHandler):
+    """An object store that is longer silent than Amazon's client waits by default (3 s)."""
+
+    def do_HEAD(self) -> None:
+        self._answer(b"")
+
+    def do_GET(self) -> None:
+        time.sleep(3.5)
+        self._answer(b"data")
+
+    def _answer(self, data: bytes) -> None:
+        self.send_response(206 if data else 200)
+        self.send_header("Content-Length", "4")
+        self.send_header("Content-Range", "bytes 0-3/4")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_silent_object_store_is_waited_for(s3: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SlowServer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            folder = state_folder(s3_uri(f"127.0.0.1:{server.server_port}", "slow"))
+            with folder.open("object") as file:
+                assert file.read() == b"data"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_state_of_other_queries_is_removed(place: str) -> None:
