@@ -40,6 +40,10 @@ def test_a_begun_batch_is_not_complete(tmp_path: Path) -> None:
     assert not checkpoint.exists
 
 
+def test_spark_gets_the_path_unescaped(tmp_path: Path) -> None:
+    assert QueryCheckpoint(tmp_path / "50% of it").location == f"file://{tmp_path}/50% of it"
+
+
 def test_positions_are_compared_partition_by_partition() -> None:
     here = {"t": {"0": 5, "1": 5}}
     assert not is_behind(here, here)

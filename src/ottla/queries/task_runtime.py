@@ -128,7 +128,7 @@ class TaskRuntime:
         else:
             writer = rows.writeStream.foreachBatch(briefly(take))
         writer = writer.outputMode("append")
-        writer = writer.option("checkpointLocation", checkpoint.path.as_uri())
+        writer = writer.option("checkpointLocation", checkpoint.location)
         writer = writer.queryName(f"{self.application_id}_{piece.number}")
         timed = piece.subtopology.custom
         writer = writer.trigger(processingTime=f"{self._interval_ms(timed)} milliseconds")

@@ -25,6 +25,12 @@ class QueryCheckpoint:
         self.path = path
 
     @property
+    def location(self) -> str:
+        """For Spark, on the local file system. Hadoop decodes nothing in a URI: with `Path.as_uri`
+        the checkpoint of `/my state` would be in `/my%20state`, where nothing looks for it."""
+        return f"file://{self.path.absolute()}"
+
+    @property
     def exists(self) -> bool:
         return (self.path / "metadata").exists()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def mill(spark: SparkSession, tmp_path: Path) -> Iterator[Mill]:
     with LocalCluster(config={"auto.create.topics.enable": "false"}) as cluster:
-        opened = Mill(cluster, spark, tmp_path / "state")
+        opened = Mill(cluster, spark, tmp_path / "50% of the state")
         try:
             yield opened
         finally:

@@ -62,6 +62,7 @@ def test_words_are_counted_once_across_a_restart_and_stores_can_be_queried(mill:
     assert [key for key, _ in store.range("a", "bb")] == ["a", "bb"]
     assert app.close()
     assert app.state is ApplicationState.NOT_RUNNING
+    assert list(mill.state_dir.glob("app/*/checkpoint/metadata")), "where Ottla looks for it"
     assert states[0] == (ApplicationState.CREATED, ApplicationState.REBALANCING)
     assert (ApplicationState.REBALANCING, ApplicationState.RUNNING) in states
 

@@ -31,6 +31,7 @@ from ottla.queries.cluster import make_topics
 from ottla.queries.launcher import QueryLauncher, activate
 from ottla.queries.query_run import as_dict
 from ottla.spark import source
+from ottla.spark.checkpoints import QueryCheckpoint
 from ottla.spark.offsets import Offsets, to_json
 from ottla.spark.sink.commit_log import CommitLog, SinkIdentity
 
@@ -90,7 +91,8 @@ def start_connector_query(
         frame = frame.observe(OBSERVED, collect_list("report").alias("reports"))
         rows = frame.where("rows IS NOT NULL").drop("report")
         writer = rows.writeStream.format("ottla").outputMode("append").queryName(job.query)
-        writer = writer.option("checkpointLocation", folder.as_uri()).options(**write_options(job))
+        checkpoint = QueryCheckpoint(folder).location
+        writer = writer.option("checkpointLocation", checkpoint).options(**write_options(job))
         return ConnectorQuery(launcher.start(writer), folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
