@@ -106,7 +106,7 @@ NOT_RUN: Final = {
     "CI's own steps, hours of tests and of measurements": (
         r".*: (SUITE_SOURCES=\S+ )?make ",
         r".*: (OTTLA_\w+=\S+ |\.venv/bin/)?pytest .*tests",
-        r".*: python tests/(chaos|simulation)/",
+        r".*: python tests/(chaos|delivery|simulation)/",
         r".*: \S*python -m benchmarks\.",
     ),
     "runs in test_quickstarts.py, or the same there": (

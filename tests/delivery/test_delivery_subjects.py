@@ -33,7 +33,13 @@ def test_a_process_dies_at_a_crash_point_and_its_successors_continue(
     """A connector retries forever: if each worker died, a life would never end."""
     died: list[str] = []
     monkeypatch.setattr(delivery_spark_points, "die", died.append)
-    crash = {"point": "sent", "hit": 2, "who": "worker", "once": str(tmp_path / "died")}
+    crash = {
+        "point": "sent",
+        "hit": 2,
+        "who": "worker",
+        "mark": str(tmp_path / "died"),
+        "once": True,
+    }
     for _ in range(3):
         point = Point(crash)  # each process has its own
         for _ in range(5):
