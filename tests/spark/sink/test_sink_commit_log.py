@@ -306,6 +306,29 @@ def test_a_committer_that_is_fenced_reads_the_log_again(
     assert state(given, at).batch == 0
 
 
+def test_a_task_that_cleans_up_too_late_aborts_no_task_of_its_run(
+    broker: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tasks of a new run take over at once. The first one falls asleep before it looks for
+    open transactions; the second one takes over, and writes."""
+    name = topic(broker, 2)
+    given, first = options(broker, topic=name), turn("q-late")
+    decide(given, first, write_once(given, first, rows("a")))
+    slow, quick = (turn("q-late", batch=1, run="next", task=task) for task in (0, 1))
+    probe = CommitLog._probe
+    written: list[TaskTransaction] = []
+
+    def probe_late(log: CommitLog, committed: Iterable[str]) -> Any:
+        monkeypatch.setattr(CommitLog, "_probe", probe)
+        written.append(write_once(given, quick, rows("c")))
+        return probe(log, committed)
+
+    monkeypatch.setattr(CommitLog, "_probe", probe_late)
+    written.append(write_once(given, slow, rows("b")))
+    decide(given, slow, *reversed(written))
+    assert sorted(values(broker, name)) == ["a", "b", "c"]
+
+
 def test_two_writes_of_one_name_in_one_batch_are_detected(broker: LocalCluster) -> None:
     given, at = options(broker, topic=topic(broker)), turn("q10")
     decide(given, at, write_once(given, at, rows("a")))

@@ -319,7 +319,10 @@ class CommitLog:
             if state.run == run:
                 return state
             if state.run:
-                state = self._clean_up(state, state.batch if batch is None else batch)
+                cleaned = self._clean_up(state, state.batch if batch is None else batch)
+                if cleaned is None:
+                    continue
+                state = cleaned
             state = replace(state, run=run)
             if batch is None:
                 state = _next_generation(state, above)
@@ -347,13 +350,17 @@ class CommitLog:
             self._cluster.sleep(TURN_S)
             seconds -= TURN_S
 
-    def _clean_up(self, state: CommitEntry, batch: int) -> CommitEntry:
+    def _clean_up(self, state: CommitEntry, batch: int) -> CommitEntry | None:
         """Ends the transactions that earlier runs left open: commits those of the last entry,
-        aborts all others."""
+        aborts all others. None if another task has taken over meanwhile."""
         committed = {
             self._identity.task(state.slot, task, attempt) for task, attempt in state.writers
         }
         found = self._probe(committed)
+        # Another task of this run may have taken over since, and written: what it has open must
+        # not be aborted. If the entry is the same, all that was found belongs to earlier runs.
+        if self.read() != state:
+            return None
         is_open = _ongoing(found)
         for producer in is_open:
             if producer.transactional_id not in committed:
